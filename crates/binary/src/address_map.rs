@@ -14,11 +14,11 @@ use object::{Object, ObjectSection};
 /// `SHT_LLVM_BB_ADDR_MAP`.
 const MAP_SECTION_TYPE: u32 = 0x6fff_4c0a;
 const MAP_SECTION_NAME: &str = ".llvm_bb_addr_map";
-const SUPPORTED_VERSIONS: std::ops::RangeInclusive<u8> = 2..=5;
+const SUPPORTED_MAP_VERSIONS: std::ops::RangeInclusive<u8> = 2..=5;
 
 /// Properties of a machine block: how it ends, and whether it is a landing pad.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct MapProperties {
+pub struct MapFunctionProperties {
     /// Whether the block ends with a return.
     pub returns: bool,
     /// Whether the block ends with a tail call.
@@ -52,7 +52,7 @@ pub struct MapBlock {
     /// Size in bytes; 0 if the block is empty.
     pub size: u64,
     /// Properties of the block.
-    pub properties: MapProperties,
+    pub properties: MapFunctionProperties,
     /// Return addresses of the calls in the block. Empty for maps before version 3.
     pub call_ends: Vec<u64>,
     /// Hash of the block's instructions, if the map contains one (version 4).
@@ -167,20 +167,20 @@ fn find_first_difference(a: &Binary, b: &Binary) -> Option<u64> {
 
 /// The set of optional parts that an entry of the map has.
 #[derive(Clone, Copy)]
-struct Features(u16);
+struct AddressMapFeatures(u16);
 
-impl Features {
-    const ENTRY_COUNT: u16 = 1;
-    const FREQUENCY: u16 = 1 << 1;
-    const PROBABILITY: u16 = 1 << 2;
-    const RANGES: u16 = 1 << 3;
-    const NO_BLOCKS: u16 = 1 << 4;
-    const CALLS: u16 = 1 << 5;
-    const HASH: u16 = 1 << 6;
-    const EXECUTED: u16 = 1 << 7;
-    const ALL_KNOWN: u16 = 0xff;
+impl AddressMapFeatures {
+    const ENTRY_COUNT_FEATURE: u16 = 1;
+    const FREQUENCY_FEATURE: u16 = 1 << 1;
+    const PROBABILITY_FEATURE: u16 = 1 << 2;
+    const RANGES_FEATURE: u16 = 1 << 3;
+    const NO_BLOCKS_FEATURE: u16 = 1 << 4;
+    const CALLS_FEATURE: u16 = 1 << 5;
+    const HASH_FEATURE: u16 = 1 << 6;
+    const EXECUTED_FEATURE: u16 = 1 << 7;
+    const ALL_KNOWN_FEATURES: u16 = 0xff;
 
-    fn has(self, feature: u16) -> bool {
+    fn has_feature(self, feature: u16) -> bool {
         self.0 & feature != 0
     }
 }
@@ -188,15 +188,18 @@ impl Features {
 fn parse_function(reader: &mut AddressMapReader) -> Result<MapFunction, String> {
     let start = reader.at;
     let version = reader.read_byte()?;
-    if !SUPPORTED_VERSIONS.contains(&version) {
+    if !SUPPORTED_MAP_VERSIONS.contains(&version) {
         return Err(format!("byte {start}: version {version} is not supported (only 2 to 5 are): build with LLVM 19 to 22"));
     }
-    let features = Features(if version < 5 { u16::from(reader.read_byte()?) } else { u16::from_le_bytes(reader.read_bytes()?) });
-    let too_new = [(Features::CALLS, 3), (Features::HASH, 4), (Features::EXECUTED, 5)];
-    if features.0 & !Features::ALL_KNOWN != 0 || too_new.iter().any(|(feature, since)| features.has(*feature) && version < *since) {
+    let features = AddressMapFeatures(if version < 5 { u16::from(reader.read_byte()?) } else { u16::from_le_bytes(reader.read_bytes()?) });
+    let too_new =
+        [(AddressMapFeatures::CALLS_FEATURE, 3), (AddressMapFeatures::HASH_FEATURE, 4), (AddressMapFeatures::EXECUTED_FEATURE, 5)];
+    if features.0 & !AddressMapFeatures::ALL_KNOWN_FEATURES != 0
+        || too_new.iter().any(|(feature, since)| features.has_feature(*feature) && version < *since)
+    {
         return Err(format!("byte {start}: features {:#x} are not supported in version {version}", features.0));
     }
-    let ranges = if features.has(Features::RANGES) { reader.read_number()? } else { 1 };
+    let ranges = if features.has_feature(AddressMapFeatures::RANGES_FEATURE) { reader.read_number()? } else { 1 };
     if ranges == 0 {
         return Err(format!("byte {}: a function has no code ranges", reader.at));
     }
@@ -207,7 +210,7 @@ fn parse_function(reader: &mut AddressMapReader) -> Result<MapFunction, String> 
             function.address = address;
         }
         let count = reader.read_number()?;
-        if !features.has(Features::NO_BLOCKS) {
+        if !features.has_feature(AddressMapFeatures::NO_BLOCKS_FEATURE) {
             parse_blocks(reader, features, address, count, &mut function.blocks)?;
         }
     }
@@ -217,7 +220,7 @@ fn parse_function(reader: &mut AddressMapReader) -> Result<MapFunction, String> 
 
 fn parse_blocks(
     reader: &mut AddressMapReader,
-    features: Features,
+    features: AddressMapFeatures,
     address: u64,
     count: u64,
     into: &mut Vec<MapBlock>,
@@ -228,7 +231,7 @@ fn parse_blocks(
         let start = end.wrapping_add(reader.read_number()?);
         let mut after = start;
         let mut call_ends = Vec::new();
-        if features.has(Features::CALLS) {
+        if features.has_feature(AddressMapFeatures::CALLS_FEATURE) {
             for _ in 0..reader.read_number()? {
                 after = after.wrapping_add(reader.read_number()?);
                 call_ends.push(after);
@@ -240,34 +243,37 @@ fn parse_blocks(
             return Err(format!("byte {}: block {id} has impossible properties or size", reader.at));
         }
         let bit = |n: u32| bits >> n & 1 == 1;
-        let properties = MapProperties {
+        let properties = MapFunctionProperties {
             returns: bit(0),
             has_tail_call: bit(1),
             is_landing_pad: bit(2),
             falls_through: bit(3),
             has_indirect_jump: bit(4),
         };
-        let hash = if features.has(Features::HASH) { Some(u64::from_le_bytes(reader.read_bytes()?)) } else { None };
+        let hash =
+            if features.has_feature(AddressMapFeatures::HASH_FEATURE) { Some(u64::from_le_bytes(reader.read_bytes()?)) } else { None };
         let size = end - start;
         into.push(MapBlock { id, address: start, size, properties, call_ends, hash, frequency: None, executed: None, successors: None });
     }
     Ok(())
 }
 
-fn parse_pgo_analysis(reader: &mut AddressMapReader, features: Features, function: &mut MapFunction) -> Result<(), String> {
-    if features.has(Features::ENTRY_COUNT) {
+fn parse_pgo_analysis(reader: &mut AddressMapReader, features: AddressMapFeatures, function: &mut MapFunction) -> Result<(), String> {
+    if features.has_feature(AddressMapFeatures::ENTRY_COUNT_FEATURE) {
         function.entry_count = Some(reader.read_number()?);
     }
-    if !features.has(Features::FREQUENCY | Features::PROBABILITY) {
+    if !features.has_feature(AddressMapFeatures::FREQUENCY_FEATURE | AddressMapFeatures::PROBABILITY_FEATURE) {
         return Ok(());
     }
-    let executed = |reader: &mut AddressMapReader| if features.has(Features::EXECUTED) { reader.read_number().map(Some) } else { Ok(None) };
+    let executed = |reader: &mut AddressMapReader| {
+        if features.has_feature(AddressMapFeatures::EXECUTED_FEATURE) { reader.read_number().map(Some) } else { Ok(None) }
+    };
     for block in &mut function.blocks {
-        if features.has(Features::FREQUENCY) {
+        if features.has_feature(AddressMapFeatures::FREQUENCY_FEATURE) {
             block.frequency = Some(reader.read_number()?);
         }
         block.executed = executed(reader)?;
-        if features.has(Features::PROBABILITY) {
+        if features.has_feature(AddressMapFeatures::PROBABILITY_FEATURE) {
             let mut successors = Vec::new();
             for _ in 0..reader.read_number()? {
                 successors.push(MapSuccessor { id: reader.read_id()?, probability: reader.read_id()?, frequency: executed(reader)? });
@@ -323,14 +329,14 @@ mod tests {
     use super::*;
 
     /// An entry of version 2 with all optional parts: two ranges, an entry count, frequencies and probabilities.
-    const SAMPLE: [u8; 46] = [
+    const SAMPLE_ADDRESS_MAP: [u8; 46] = [
         2, 0b1111, 2, 0, 0x10, 0, 0, 0, 0, 0, 0, 2, 0, 0, 4, 8, 1, 2, 6, 1, 0, 0x20, 0, 0, 0, 0, 0, 0, 1, 2, 0, 3, 4, 100, 50, 1, 1, 9, 25,
         0, 12, 1, 2, 0xe5, 0x8e, 0x26,
     ];
 
     #[test]
     fn version_2_with_all_features_is_read() {
-        let map = AddressMap::parse(&SAMPLE).unwrap();
+        let map = AddressMap::parse(&SAMPLE_ADDRESS_MAP).unwrap();
         let [function] = &map.functions[..] else { panic!("one function") };
         let extents: Vec<(u32, u64, u64)> = function.blocks.iter().map(|b| (b.id, b.address, b.size)).collect();
         assert_eq!(extents, [(0, 0x1000, 4), (1, 0x1006, 6), (2, 0x2000, 3)]);
@@ -350,12 +356,12 @@ mod tests {
         assert!(AddressMap::parse(&[1, 0]).unwrap_err().contains("version 1"));
         assert!(AddressMap::parse(&[2, 0x20, 0]).unwrap_err().contains("features 0x20"));
         assert!(AddressMap::parse(&[5, 0, 1]).unwrap_err().contains("features 0x100"));
-        for end in 1..SAMPLE.len() {
-            let _ = AddressMap::parse(&SAMPLE[..end]);
+        for end in 1..SAMPLE_ADDRESS_MAP.len() {
+            let _ = AddressMap::parse(&SAMPLE_ADDRESS_MAP[..end]);
         }
-        for at in 0..SAMPLE.len() {
+        for at in 0..SAMPLE_ADDRESS_MAP.len() {
             for byte in 0..=255 {
-                let mut bytes = SAMPLE;
+                let mut bytes = SAMPLE_ADDRESS_MAP;
                 bytes[at] = byte;
                 let _ = AddressMap::parse(&bytes);
             }

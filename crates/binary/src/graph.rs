@@ -172,7 +172,7 @@ pub enum CallKind {
 
 /// Whether a call returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Returns {
+pub enum CallReturns {
     /// The call may return.
     Maybe,
     /// The call never returns, as far as static analysis can tell.
@@ -195,7 +195,7 @@ pub struct CallSite {
     /// How the callee is entered: by a call or by a jump.
     pub kind: CallKind,
     /// Whether the call returns.
-    pub returns: Returns,
+    pub returns: CallReturns,
     /// Address of the landing pad for exceptions that the callee throws; `None` if there is none.
     pub landing_pad: Option<u64>,
     /// Whether every exception of the callee reaches the landing pad, because the pad is a cleanup or catches everything. `longjmp`
@@ -205,7 +205,7 @@ pub struct CallSite {
 
 /// A reason to doubt that a part of a graph is correct.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Doubt {
+pub enum GraphDoubt {
     /// The targets of an indirect jump are unknown.
     UnresolvedJump,
     /// No check in the code limits the index of a jump table, so the size of the table was guessed from its content.
@@ -240,38 +240,38 @@ pub enum Doubt {
     },
 }
 
-impl Doubt {
+impl GraphDoubt {
     /// Returns the name of this doubt in JSON.
     pub fn name(&self) -> &'static str {
         match self {
-            Doubt::UnresolvedJump => "unresolved-jump",
-            Doubt::JumpTableWithoutBound { .. } => "jump-table-without-bound",
-            Doubt::AnyLabel => "any-label",
-            Doubt::AssumedTailCall => "assumed-tail-call",
-            Doubt::Overlap => "overlap",
-            Doubt::Undecodable => "undecodable",
-            Doubt::OutsideCode { .. } => "outside-code",
-            Doubt::Unreached { .. } => "unreached",
-            Doubt::AddedEdge { .. } => "observed-edge",
+            GraphDoubt::UnresolvedJump => "unresolved-jump",
+            GraphDoubt::JumpTableWithoutBound { .. } => "jump-table-without-bound",
+            GraphDoubt::AnyLabel => "any-label",
+            GraphDoubt::AssumedTailCall => "assumed-tail-call",
+            GraphDoubt::Overlap => "overlap",
+            GraphDoubt::Undecodable => "undecodable",
+            GraphDoubt::OutsideCode { .. } => "outside-code",
+            GraphDoubt::Unreached { .. } => "unreached",
+            GraphDoubt::AddedEdge { .. } => "observed-edge",
         }
     }
 }
 
-impl fmt::Display for Doubt {
+impl fmt::Display for GraphDoubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Doubt::UnresolvedJump => f.write_str("the targets of the indirect jump are unknown"),
-            Doubt::JumpTableWithoutBound { table, entries } => {
+            GraphDoubt::UnresolvedJump => f.write_str("the targets of the indirect jump are unknown"),
+            GraphDoubt::JumpTableWithoutBound { table, entries } => {
                 write!(f, "the jump table at {table:#x} has no bounds check: {entries} entries assumed")
             }
-            Doubt::AnyLabel => f.write_str("the indirect jump is assumed to reach every label whose address is taken"),
-            Doubt::AssumedTailCall => f.write_str("the indirect jump is assumed to be a tail call"),
-            Doubt::Overlap => f.write_str("instructions overlap"),
-            Doubt::Undecodable => f.write_str("the bytes are not an instruction"),
-            Doubt::OutsideCode { target } => write!(f, "a branch leads to {target:#x}, which is outside the code"),
-            Doubt::Unreached { size: 1 } => f.write_str("no control flow to 1 byte was found"),
-            Doubt::Unreached { size } => write!(f, "no control flow to {size} bytes was found"),
-            Doubt::AddedEdge { target } => write!(f, "a run went to {target:#x}, which was not in the graph"),
+            GraphDoubt::AnyLabel => f.write_str("the indirect jump is assumed to reach every label whose address is taken"),
+            GraphDoubt::AssumedTailCall => f.write_str("the indirect jump is assumed to be a tail call"),
+            GraphDoubt::Overlap => f.write_str("instructions overlap"),
+            GraphDoubt::Undecodable => f.write_str("the bytes are not an instruction"),
+            GraphDoubt::OutsideCode { target } => write!(f, "a branch leads to {target:#x}, which is outside the code"),
+            GraphDoubt::Unreached { size: 1 } => f.write_str("no control flow to 1 byte was found"),
+            GraphDoubt::Unreached { size } => write!(f, "no control flow to {size} bytes was found"),
+            GraphDoubt::AddedEdge { target } => write!(f, "a run went to {target:#x}, which was not in the graph"),
         }
     }
 }
@@ -282,7 +282,7 @@ pub struct Uncertainty {
     /// Address of the code.
     pub address: u64,
     /// What is in doubt.
-    pub doubt: Doubt,
+    pub doubt: GraphDoubt,
 }
 
 /// Frequencies in the compiler's address map. The compiler estimated them, or took them from a profile.
@@ -376,7 +376,7 @@ impl FunctionGraph {
 
 /// A stub in the procedure linkage table: code that the linker adds and that jumps to a function in a different file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Stub {
+pub struct ImportStub {
     /// Address of the stub's first instruction.
     pub address: u64,
     /// Name of the imported function to which the stub jumps; `None` for a stub that calls the dynamic linker.
@@ -393,7 +393,7 @@ pub struct ProgramGraph {
     pub functions: Vec<FunctionGraph>,
     /// Stubs of the procedure linkage table, sorted by address. They are not functions: a call through a stub has the imported function as
     /// its callee.
-    pub stubs: Vec<Stub>,
+    pub stubs: Vec<ImportStub>,
     /// Address ranges of the sections that contain only stubs, ascending.
     pub stub_ranges: Vec<Range<u64>>,
     /// Address ranges of all other code sections, ascending.

@@ -44,7 +44,7 @@ impl BranchInstruction {
 }
 
 /// Decodes the first instruction in `code`, whose address is `address`. Returns `None` if the bytes are invalid or truncated.
-pub fn decode(code: &[u8], address: u64) -> Option<Instruction> {
+pub fn decode_instruction(code: &[u8], address: u64) -> Option<Instruction> {
     let mut decoder = Decoder::with_ip(64, &code[..code.len().min(MAX_INSTRUCTION_LENGTH as usize)], address, DecoderOptions::NONE);
     let instruction = decoder.can_decode().then(|| decoder.decode())?;
     (!instruction.is_invalid()).then_some(instruction)
@@ -65,7 +65,7 @@ pub fn format_intel(instruction: &Instruction) -> String {
 }
 
 /// Classifies an instruction. Returns `None` if control always continues with the next instruction in memory.
-pub fn branch(instruction: &Instruction) -> Option<BranchInstruction> {
+pub fn classify_branch(instruction: &Instruction) -> Option<BranchInstruction> {
     match instruction.flow_control() {
         FlowControl::Next => None,
         FlowControl::UnconditionalBranch => Some(BranchInstruction::Jump(instruction.near_branch_target())),
@@ -111,9 +111,9 @@ fn is_system_entry(instruction: &Instruction) -> bool {
     matches!(instruction.mnemonic(), Syscall | Sysenter | Vmcall | Vmlaunch | Vmmcall | Vmresume)
 }
 
-/// Decodes an instruction and classifies it with [`branch`]. Returns `None` if it cannot be decoded or is not a branch.
+/// Decodes an instruction and classifies it with [`classify_branch`]. Returns `None` if it cannot be decoded or is not a branch.
 pub fn branch_at(code: &[u8], address: u64) -> Option<BranchInstruction> {
-    branch(&decode(code, address)?)
+    classify_branch(&decode_instruction(code, address)?)
 }
 
 #[cfg(test)]

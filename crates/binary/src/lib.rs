@@ -22,13 +22,13 @@ mod pseudo_probes;
 mod recover;
 mod source;
 
-pub use address_map::{AddressMap, MapBlock, MapFunction, MapProperties, MapSuccessor};
+pub use address_map::{AddressMap, MapBlock, MapFunction, MapFunctionProperties, MapSuccessor};
 pub use address_space::{AddressSpace, Loadable, MappedFile};
 pub use core_file::{CoreFile, CoreThread, FileInMemory};
 pub use elf::{Binary, FunctionSymbol, LoadSegment, SymbolSource};
 pub use error::BinaryError;
 pub use names::demangle;
-pub use probe_graph::{Connection, NumberStep, ProbeGraph};
+pub use probe_graph::{BlockConnection, NumberStep, ProbeGraph};
 pub use probed_image::{CodeRange, PlacedProbe, ProbedFunction, ProbedImage};
 pub use recover::recover;
 pub use source::{SourceFrame, SourceLocations};

@@ -4,25 +4,25 @@
 //! file. The program has number 0 and keeps its addresses; libraries are numbered from 1. File addresses are below 2^47, so the ranges do
 //! not overlap.
 
-use crate::graph::{CodeCallee, Doubt, FunctionGraph, GraphObservation, ProgramGraph};
+use crate::graph::{CodeCallee, FunctionGraph, GraphDoubt, GraphObservation, ProgramGraph};
 use std::collections::BTreeMap;
 
-const FILE_RANGE_SIZE: u64 = 1 << 48;
+const ADDRESS_RANGE_SIZE_PER_FILE: u64 = 1 << 48;
 
 /// Returns the first linked address of a file, which is 0 for the program (file number 0).
 pub fn base_address(file: usize) -> u64 {
-    file as u64 * FILE_RANGE_SIZE
+    file as u64 * ADDRESS_RANGE_SIZE_PER_FILE
 }
 
 /// Splits a linked address into the number of the file and the address in this file.
 pub fn split_address(address: u64) -> (usize, u64) {
-    ((address / FILE_RANGE_SIZE) as usize, address % FILE_RANGE_SIZE)
+    ((address / ADDRESS_RANGE_SIZE_PER_FILE) as usize, address % ADDRESS_RANGE_SIZE_PER_FILE)
 }
 
 impl ProgramGraph {
     /// Links the graphs of a program and its libraries, given in order of file number. `exports` contains the linked addresses of exported
     /// functions by name. Calls to imports with such a name become calls to the exported function.
-    pub fn linked(files: Vec<ProgramGraph>, exports: &BTreeMap<String, u64>) -> ProgramGraph {
+    pub fn link_files(files: Vec<ProgramGraph>, exports: &BTreeMap<String, u64>) -> ProgramGraph {
         let mut all = ProgramGraph::default();
         for (number, mut graph) in files.into_iter().enumerate() {
             graph.shift_addresses(base_address(number));
@@ -77,17 +77,17 @@ impl FunctionGraph {
         for uncertain in &mut self.uncertain {
             uncertain.address += by;
             match &mut uncertain.doubt {
-                Doubt::JumpTableWithoutBound { table: place, .. }
-                | Doubt::OutsideCode { target: place }
-                | Doubt::AddedEdge { target: place } => {
+                GraphDoubt::JumpTableWithoutBound { table: place, .. }
+                | GraphDoubt::OutsideCode { target: place }
+                | GraphDoubt::AddedEdge { target: place } => {
                     *place = place.wrapping_add(by);
                 }
-                Doubt::UnresolvedJump
-                | Doubt::AnyLabel
-                | Doubt::AssumedTailCall
-                | Doubt::Overlap
-                | Doubt::Undecodable
-                | Doubt::Unreached { .. } => {}
+                GraphDoubt::UnresolvedJump
+                | GraphDoubt::AnyLabel
+                | GraphDoubt::AssumedTailCall
+                | GraphDoubt::Overlap
+                | GraphDoubt::Undecodable
+                | GraphDoubt::Unreached { .. } => {}
             }
         }
     }
@@ -110,7 +110,7 @@ mod tests {
         let binary = Binary::read(Path::new("/bin/true")).unwrap();
         let own = ProgramGraph::from_binary(&binary).unwrap();
         assert!(!own.functions.is_empty());
-        let linked = ProgramGraph::linked(vec![ProgramGraph::default(), own.clone()], &BTreeMap::new());
+        let linked = ProgramGraph::link_files(vec![ProgramGraph::default(), own.clone()], &BTreeMap::new());
         assert_eq!(linked.functions.len(), own.functions.len());
         for (moved, original) in linked.functions.iter().zip(&own.functions) {
             assert_eq!(split_address(moved.entry), (1, original.entry));
@@ -142,7 +142,7 @@ mod tests {
             return_address: Some(21),
             callee: CodeCallee::Import("deflate@ZLIB_1".to_owned()),
             kind: crate::graph::CallKind::Call,
-            returns: crate::graph::Returns::Maybe,
+            returns: crate::graph::CallReturns::Maybe,
             landing_pad: None,
             always_lands: false,
         };
@@ -164,7 +164,7 @@ mod tests {
         };
         let program = ProgramGraph { functions: vec![function], ..ProgramGraph::default() };
         let deflate = base_address(1) + 0x40;
-        let linked = ProgramGraph::linked(vec![program], &BTreeMap::from([("deflate".to_owned(), deflate)]));
+        let linked = ProgramGraph::link_files(vec![program], &BTreeMap::from([("deflate".to_owned(), deflate)]));
         assert_eq!(linked.functions[0].calls[0].callee, CodeCallee::Function(deflate));
     }
 }

@@ -26,7 +26,7 @@ pub enum NumberStep {
 
 /// The paths that connect two blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Connection {
+pub enum BlockConnection {
     /// Exactly one path connects the blocks, given by its edges.
     Unique(Rc<[Edge]>),
     /// Exactly one short path connects the blocks if the probes of the blocks between them were not recorded.
@@ -56,15 +56,15 @@ pub struct ProbeGraph {
     /// Initial path number of the paths that start at the target of a cut edge, by target block.
     start_numbers: HashMap<u32, i64>,
     continuations: Vec<bool>,
-    connections: HashMap<(u32, u32), Connection>,
+    connections: HashMap<(u32, u32), BlockConnection>,
 }
 
 /// Maximum number of edges between two probes.
-const MAX_EDGES: usize = 24;
+const MAX_EDGES_BETWEEN_PROBES: usize = 24;
 /// Maximum number of paths that are tried between two blocks.
-const MAX_PATHS: usize = 64;
+const MAX_PATHS_BETWEEN_BLOCKS: usize = 64;
 /// Maximum number of blocks on a path whose probes were not recorded, although they have addresses.
-const MAX_INFERRED_BLOCKS: usize = 2;
+const MAX_INFERRED_BLOCKS_PER_PATH: usize = 2;
 
 impl ProbeGraph {
     /// Builds the graph for a function of an image.
@@ -154,7 +154,7 @@ impl ProbeGraph {
 
     /// Returns the initial path number in a block where execution continues after the second return of a call, such as `setjmp`. Returns
     /// `None` for all other blocks.
-    pub fn restart_number(&self, block: u32) -> Option<i64> {
+    pub fn path_number_after_second_return(&self, block: u32) -> Option<i64> {
         self.continuations[block as usize].then(|| self.start_numbers.get(&block).copied().unwrap_or(0))
     }
 
@@ -162,40 +162,41 @@ impl ProbeGraph {
     /// It is `next` itself or a block that leads to `next`, because code generation may move the probe of this block before the call.
     /// Returns `None` if several blocks are possible.
     pub fn continuation_of_second_return(&mut self, next: Option<u32>) -> Option<u32> {
-        if let Some(block) = next.filter(|block| self.restart_number(*block).is_some()) {
+        if let Some(block) = next.filter(|block| self.path_number_after_second_return(*block).is_some()) {
             return Some(block);
         }
         let continuations = (0..).zip(&self.continuations).filter(|(_, is_continuation)| **is_continuation).map(|(block, _)| block);
         let continuations: Vec<u32> = continuations.collect();
-        let leads = |block: &u32| matches!(self.connect(*block, next), Connection::Unique(_) | Connection::Inferred(_));
+        let leads = |block: &u32| matches!(self.connect(*block, next), BlockConnection::Unique(_) | BlockConnection::Inferred(_));
         let leading: Vec<u32> = continuations.into_iter().filter(leads).collect();
         if let [one] = leading[..] { Some(one) } else { None }
     }
 
     /// Returns the path from a block to the exit through a conditional tail call. Code generation has folded the block that contained only
     /// the call into the conditional jump, so the path leads through a block without an address.
-    pub fn connect_folded(&self, from: u32) -> Connection {
-        for budget in 0..=MAX_INFERRED_BLOCKS {
+    pub fn connect_folded(&self, from: u32) -> BlockConnection {
+        for budget in 0..=MAX_INFERRED_BLOCKS_PER_PATH {
             let mut search = ProbeSearch { flow: self, to: self.exit, found: Vec::new(), max_found: 2, budget, needs_folded_block: true };
-            search.search_from(from, &mut Vec::new(), 0, MAX_EDGES.min(budget + 2));
+            search.search_from(from, &mut Vec::new(), 0, MAX_EDGES_BETWEEN_PROBES.min(budget + 2));
             match &search.found[..] {
                 [] => continue,
-                [one] => return Connection::Inferred(one.as_slice().into()),
-                _ => return Connection::Ambiguous,
+                [one] => return BlockConnection::Inferred(one.as_slice().into()),
+                _ => return BlockConnection::Ambiguous,
             }
         }
-        Connection::None
+        BlockConnection::None
     }
 
     /// Returns the initial path number at `to` if all paths from `from` to `to` end with the same cut edge, so that it does not matter
     /// which of them was taken. Otherwise returns `None`.
     pub fn start_after_common_cut(&self, from: u32, to: u32) -> Option<i64> {
-        for budget in 0..=MAX_INFERRED_BLOCKS {
-            let mut search = ProbeSearch { flow: self, to, found: Vec::new(), max_found: MAX_PATHS, budget, needs_folded_block: false };
-            search.search_from(from, &mut Vec::new(), 0, if budget == 0 { MAX_EDGES } else { budget });
+        for budget in 0..=MAX_INFERRED_BLOCKS_PER_PATH {
+            let mut search =
+                ProbeSearch { flow: self, to, found: Vec::new(), max_found: MAX_PATHS_BETWEEN_BLOCKS, budget, needs_folded_block: false };
+            search.search_from(from, &mut Vec::new(), 0, if budget == 0 { MAX_EDGES_BETWEEN_PROBES } else { budget });
             let mut last = search.found.iter().filter_map(|path| path.last());
             let Some(edge) = last.next() else { continue };
-            let is_same = search.found.len() < MAX_PATHS && last.all(|other| other == edge);
+            let is_same = search.found.len() < MAX_PATHS_BETWEEN_BLOCKS && last.all(|other| other == edge);
             return match self.step(*edge) {
                 NumberStep::Cut(_, start) if is_same => Some(start),
                 _ => None,
@@ -205,20 +206,20 @@ impl ProbeGraph {
     }
 
     /// Returns the path from one block to another or, if `to` is `None`, to the exit by a return or tail call.
-    pub fn connect(&mut self, from: u32, to: Option<u32>) -> Connection {
+    pub fn connect(&mut self, from: u32, to: Option<u32>) -> BlockConnection {
         let key = (from, to.unwrap_or(self.exit));
         if let Some(known) = self.connections.get(&key) {
             return known.clone();
         }
-        let connection = self.search(key.0, key.1);
+        let connection = self.search_connection(key.0, key.1);
         self.connections.insert(key, connection.clone());
         connection
     }
 
-    fn search(&self, from: u32, to: u32) -> Connection {
+    fn search_connection(&self, from: u32, to: u32) -> BlockConnection {
         let mut search = ProbeSearch { flow: self, to, found: Vec::new(), max_found: 2, budget: 0, needs_folded_block: false };
-        search.search_from(from, &mut Vec::new(), 0, MAX_EDGES);
-        for seen in 1..=MAX_INFERRED_BLOCKS {
+        search.search_from(from, &mut Vec::new(), 0, MAX_EDGES_BETWEEN_PROBES);
+        for seen in 1..=MAX_INFERRED_BLOCKS_PER_PATH {
             if !search.found.is_empty() {
                 break;
             }
@@ -226,10 +227,10 @@ impl ProbeGraph {
             search.search_from(from, &mut Vec::new(), 0, seen);
         }
         match (&search.found[..], search.budget) {
-            ([], _) => Connection::None,
-            ([one], 0) => Connection::Unique(one.as_slice().into()),
-            ([one], _) => Connection::Inferred(one.as_slice().into()),
-            _ => Connection::Ambiguous,
+            ([], _) => BlockConnection::None,
+            ([one], 0) => BlockConnection::Unique(one.as_slice().into()),
+            ([one], _) => BlockConnection::Inferred(one.as_slice().into()),
+            _ => BlockConnection::Ambiguous,
         }
     }
 }

@@ -96,7 +96,9 @@ impl ProbedImage {
             return Err(error_of("it has no symbols. Pass the unstripped file".into()));
         }
         let bodies = match file.section_by_name(".pseudo_probe") {
-            Some(section) => pseudo_probes::parse(&section.uncompressed_data().map_err(|e| error_of(e.to_string()))?).map_err(error_of)?,
+            Some(section) => {
+                pseudo_probes::parse_pseudo_probes(&section.uncompressed_data().map_err(|e| error_of(e.to_string()))?).map_err(error_of)?
+            }
             None => return Err(error_of("it has no section .pseudo_probe. Pass the unstripped file".into())),
         };
         let mut probed = ProbedImage {

@@ -28,7 +28,7 @@ pub struct ProbedBody {
 ///
 /// # Errors
 /// Fails if the section is corrupt. The text says at which byte offset.
-pub fn parse(bytes: &[u8]) -> Result<Vec<ProbedBody>, String> {
+pub fn parse_pseudo_probes(bytes: &[u8]) -> Result<Vec<ProbedBody>, String> {
     let mut reader = EndianSlice::new(bytes, LittleEndian);
     let mut bodies = Vec::new();
     while !reader.is_empty() {
@@ -85,19 +85,19 @@ mod tests {
             ProbedBody { function: 0x2a, probes: vec![(2, 1)] },
             ProbedBody { function: 1234567890123, probes: vec![(3, 1), (8, 2), (13, 3)] },
         ];
-        assert_eq!(parse(&SAMPLE_SECTION).unwrap(), expected);
+        assert_eq!(parse_pseudo_probes(&SAMPLE_SECTION).unwrap(), expected);
     }
 
     #[test]
     fn corrupt_section_does_not_panic() {
         for end in 1..SAMPLE_SECTION.len() {
-            let read = parse(&SAMPLE_SECTION[..end]);
+            let read = parse_pseudo_probes(&SAMPLE_SECTION[..end]);
             assert!(end == 23 || read.is_err(), "{end}");
         }
         for at in 0..SAMPLE_SECTION.len() {
             let mut bytes = SAMPLE_SECTION;
             bytes[at] ^= 0xff;
-            let _ = parse(&bytes);
+            let _ = parse_pseudo_probes(&bytes);
         }
     }
 }

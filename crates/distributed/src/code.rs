@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use trodden_binary::graph::{FunctionGraph, ProgramGraph};
 use trodden_binary::linked::split_address;
 use trodden_binary::{Binary, SourceLocations, demangle};
-use trodden_trace::{BlockInfo, FunctionInfo, TraceBlock, TraceFunction};
+use trodden_trace::{TraceBlock, TraceFunction, TracedBlockInfo, TracedFunctionInfo};
 
 /// The functions of the traced files, and those of their blocks that are traced.
 pub struct TracedCode {
@@ -81,7 +81,7 @@ impl TracedCode {
 
     /// Returns descriptions of all functions, as the trace stores them. If several traced files have a function with the same name, the
     /// name is followed by that of the file: `NAME@FILE`.
-    pub fn describe_functions(&self, traced: &TracedFiles) -> Vec<FunctionInfo> {
+    pub fn describe_functions(&self, traced: &TracedFiles) -> Vec<TracedFunctionInfo> {
         let functions = || self.graphs.functions.iter().zip(&self.names);
         let mut file_of: HashMap<&str, usize> = HashMap::new();
         let mut ambiguous: HashSet<&str> = HashSet::new();
@@ -95,11 +95,11 @@ impl TracedCode {
             true => format!("{name}@{}", traced.locate(f.entry).0.path().file_name().unwrap_or_default().display()),
             false => name.clone(),
         };
-        functions().map(|(f, name)| FunctionInfo { name: shown(f, name), address: f.entry }).collect()
+        functions().map(|(f, name)| TracedFunctionInfo { name: shown(f, name), address: f.entry }).collect()
     }
 
     /// Returns descriptions of all traced blocks, as the trace stores them, and the source files to which their lines refer.
-    pub fn describe_blocks(&self, traced: &TracedFiles) -> Result<(Vec<BlockInfo>, Vec<String>)> {
+    pub fn describe_blocks(&self, traced: &TracedFiles) -> Result<(Vec<TracedBlockInfo>, Vec<String>)> {
         let sources = traced.sources()?;
         let mut files: HashMap<String, u32> = HashMap::new();
         let mut names = Vec::new();
@@ -118,7 +118,7 @@ impl TracedCode {
                     lines.push((number, line));
                 }
             }
-            blocks.push(BlockInfo { address: *address, size: size as u32, function: TraceFunction(*function as u32), lines });
+            blocks.push(TracedBlockInfo { address: *address, size: size as u32, function: TraceFunction(*function as u32), lines });
         }
         Ok((blocks, names))
     }
@@ -142,7 +142,7 @@ fn lines_of(source: &SourceLocations, binary: &Binary, address: u64, size: u64) 
     let mut lines = Vec::new();
     let mut at = address;
     while at < address + size {
-        let instruction = binary.code_at(at).and_then(|code| trodden_binary::instruction::decode(code, at));
+        let instruction = binary.code_at(at).and_then(|code| trodden_binary::instruction::decode_instruction(code, at));
         lines.extend(source.line(at));
         at += instruction.map_or(size, |i| i.len() as u64);
     }

@@ -11,7 +11,7 @@ use crate::place::{describe_block, has_calls_only, ignored_functions, require_al
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet, VecDeque};
-use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFrames, TraceFunction};
+use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFrameStack, TraceFunction};
 
 const MAX_LISTED_CALLS: usize = 12;
 
@@ -20,7 +20,7 @@ struct TraceCursor<'a> {
     events: Box<dyn Iterator<Item = Result<TraceEvent, trodden_trace::block_file::TraceFileError>> + 'a>,
     /// Events that were read in advance, up to and including the next block.
     ahead: VecDeque<TraceEvent>,
-    frames: TraceFrames,
+    frames: TraceFrameStack,
     keys: &'a [BlockKey],
     ignored: &'a HashSet<TraceFunction>,
     blocks: u64,
@@ -68,14 +68,14 @@ pub struct TraceDifference {
     /// Description of the last block that both traces executed; `None` if the traces differ from the start.
     pub last_common_block: Option<String>,
     /// How the first trace continues after the difference.
-    pub left: AfterDifference,
+    pub left: EventsAfterDifference,
     /// How the second trace continues after the difference.
-    pub right: AfterDifference,
+    pub right: EventsAfterDifference,
 }
 
 /// What one trace does between a difference and the end of the function call in which it occurs.
 #[derive(Debug, Serialize)]
-pub struct AfterDifference {
+pub struct EventsAfterDifference {
     /// Number of blocks that the thread executed before the difference.
     pub block_number: u64,
     /// Description of the first step after the difference.
@@ -90,7 +90,7 @@ pub struct AfterDifference {
 ///
 /// # Errors
 /// A trace cannot be read or lacks an ignored function, or neither trace has the selected thread.
-pub fn differences(left: &TraceFile, right: &TraceFile, options: &TraceDiffOptions) -> Result<TraceDifferences> {
+pub fn find_trace_differences(left: &TraceFile, right: &TraceFile, options: &TraceDiffOptions) -> Result<TraceDifferences> {
     if has_calls_only(left) != has_calls_only(right) {
         [left, right].into_iter().try_for_each(|trace| require_all_blocks(trace, "a comparison with the other trace"))?;
     }
@@ -140,7 +140,7 @@ fn next_difference(a: &mut TraceCursor, b: &mut TraceCursor, thread: u32) -> Res
 impl<'a> TraceCursor<'a> {
     fn new(trace: &'a TraceFile, thread: u32, keys: &'a [BlockKey], ignored: &'a HashSet<TraceFunction>) -> Self {
         let events = Box::new(trace.stream(ThreadNumber(thread)));
-        Self { trace, events, ahead: VecDeque::new(), frames: TraceFrames::default(), keys, ignored, blocks: 0, last: None }
+        Self { trace, events, ahead: VecDeque::new(), frames: TraceFrameStack::default(), keys, ignored, blocks: 0, last: None }
     }
 
     /// Returns the next event; `None` at the end. Returns of functions after the last block are dropped, because not every collector
@@ -158,11 +158,11 @@ impl<'a> TraceCursor<'a> {
     fn next_step(&mut self) -> Result<Option<(TraceEvent, AlignmentStep)>> {
         while let Some(event) = self.next_event()? {
             let depth = self.frames.open.len();
-            let was_ignored = self.is_ignored(depth);
+            let was_ignored = self.is_within_ignored_call(depth);
             self.frames.follow(event, |block| self.trace.function_of(block));
             if let TraceEvent::Block(block) = event {
                 self.blocks += 1;
-                if self.is_ignored(self.frames.open.len()) {
+                if self.is_within_ignored_call(self.frames.open.len()) {
                     continue;
                 }
                 self.last = Some(block);
@@ -183,7 +183,7 @@ impl<'a> TraceCursor<'a> {
         Ok(None)
     }
 
-    fn is_ignored(&self, depth: usize) -> bool {
+    fn is_within_ignored_call(&self, depth: usize) -> bool {
         !self.ignored.is_empty() && self.frames.open[..depth].iter().flatten().any(|f| self.ignored.contains(f))
     }
 
@@ -194,7 +194,7 @@ impl<'a> TraceCursor<'a> {
         depth: usize,
         first: Option<(TraceEvent, AlignmentStep)>,
         block_number: u64,
-    ) -> Result<AfterDifference> {
+    ) -> Result<EventsAfterDifference> {
         let described = match first.map(|f| f.0) {
             None => "the trace ends".to_owned(),
             Some(TraceEvent::Block(block)) => describe_block(self.trace, block),
@@ -202,7 +202,7 @@ impl<'a> TraceCursor<'a> {
             Some(TraceEvent::Unwind) => "is unwound".to_owned(),
             Some(TraceEvent::Call { .. }) => "calls".to_owned(),
         };
-        let mut after = AfterDifference { block_number, first: described, blocks: 0, called: Vec::new() };
+        let mut after = EventsAfterDifference { block_number, first: described, blocks: 0, called: Vec::new() };
         let mut step = first;
         let mut before = depth;
         while let Some((event, _)) = step {

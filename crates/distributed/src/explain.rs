@@ -18,7 +18,7 @@ struct ExplainedFrame {
 
 type AutomatonStack = Option<Rc<ExplainedFrame>>;
 
-const MAX_CONFIGURATIONS: usize = 4096;
+const MAX_AUTOMATON_CONFIGURATIONS: usize = 4096;
 
 /// A step of an execution that the model does not permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct MissingStep {
 
 /// Returns the first step of an execution that is missing from the model; `None` if the model has every step. `addresses` are those of the
 /// executed blocks.
-pub fn first_missing_step(model: &WitnessModel, addresses: impl Iterator<Item = u64>) -> Option<MissingStep> {
+pub fn find_first_missing_step(model: &WitnessModel, addresses: impl Iterator<Item = u64>) -> Option<MissingStep> {
     let pushdown = Pushdown::new(&model.program, WitnessKind::Nodes);
     let mut possible: Vec<(AutomatonState, AutomatonStack)> = vec![(pushdown.root(), None)];
     let mut from = None;
@@ -61,13 +61,15 @@ fn configurations_entering(
     let mut found = Vec::new();
     while let Some((state, stack)) = work.pop() {
         kept.push(stack.clone());
-        if !seen.insert((state, stack.as_ref().map_or(0, |s| Rc::as_ptr(s) as usize))) || seen.len() > MAX_CONFIGURATIONS * 64 {
+        if !seen.insert((state, stack.as_ref().map_or(0, |s| Rc::as_ptr(s) as usize))) || seen.len() > MAX_AUTOMATON_CONFIGURATIONS * 64 {
             continue;
         }
         let data = pushdown.state(state);
         if !data.executes {
             push_successors(pushdown, state, &stack, &mut work);
-        } else if model.addresses[data.witness.map_or(0, trodden_witness::Witness::index)] == Some(to) && found.len() < MAX_CONFIGURATIONS {
+        } else if model.addresses[data.witness.map_or(0, trodden_witness::Witness::index)] == Some(to)
+            && found.len() < MAX_AUTOMATON_CONFIGURATIONS
+        {
             found.push((state, stack));
         }
     }

@@ -5,7 +5,7 @@ use anyhow::Result;
 use std::collections::BTreeSet;
 use std::path::Path;
 use trodden_binary::graph::{GraphObservation, ProgramGraph};
-use trodden_binary::instruction::decode;
+use trodden_binary::instruction::decode_instruction;
 use trodden_binary::linked::{base_address, split_address};
 use trodden_binary::{AddressMap, Binary, SourceLocations, recover};
 use trodden_trace::TraceFile;
@@ -48,7 +48,7 @@ impl TracedFiles {
         if graphs.len() == 1 {
             return Ok(graphs.remove(0));
         }
-        Ok(ProgramGraph::linked(graphs, &image.exports))
+        Ok(ProgramGraph::link_files(graphs, &image.exports))
     }
 
     /// Returns the file name of a file, without its folders.
@@ -78,10 +78,10 @@ impl TracedFiles {
 
     /// Returns a hash of the contents of all files. Traces with the same hash are of the same build.
     pub fn hash(&self) -> u64 {
-        let hashes: Vec<u64> = self.0.iter().map(|f| trodden_trace::block_file::hash(f.binary.data())).collect();
+        let hashes: Vec<u64> = self.0.iter().map(|f| trodden_trace::block_file::hash_file_contents(f.binary.data())).collect();
         match hashes.as_slice() {
             [own] => *own,
-            all => trodden_trace::block_file::hash(&all.iter().flat_map(|h| h.to_le_bytes()).collect::<Vec<u8>>()),
+            all => trodden_trace::block_file::hash_file_contents(&all.iter().flat_map(|h| h.to_le_bytes()).collect::<Vec<u8>>()),
         }
     }
 
@@ -91,7 +91,7 @@ impl TracedFiles {
     }
 
     /// Returns true if the traced code may call the vDSO: if it includes the C library, or is a static program.
-    pub fn use_vdso(&self) -> bool {
+    pub fn may_call_vdso(&self) -> bool {
         let is_static = self.0.first().is_some_and(|program| program.binary.section(".interp").is_none());
         let names = self.0.iter().skip(1).filter_map(|file| file.binary.path().file_name()?.to_str());
         is_static || names.into_iter().any(|name| name.starts_with("libc.so") || name.starts_with("ld-"))
@@ -99,7 +99,7 @@ impl TracedFiles {
 
     /// Returns the return addresses of calls whose target is the next instruction. Position-independent code finds its own address with
     /// such a call, which never returns and is therefore a jump. The calls are found by their encoding.
-    pub fn return_addresses_of_calls_to_next(&self, graphs: &ProgramGraph) -> BTreeSet<u64> {
+    pub fn return_addresses_of_get_pc_calls(&self, graphs: &ProgramGraph) -> BTreeSet<u64> {
         const CALL_OF_NEXT_INSTRUCTION: [u8; 5] = [0xe8, 0, 0, 0, 0];
         let mut found = BTreeSet::new();
         for block in graphs.functions.iter().flat_map(|f| &f.blocks) {
@@ -115,7 +115,7 @@ impl TracedFiles {
     /// Returns the address of the instruction that follows the one at `address`.
     pub fn next_instruction(&self, address: u64) -> Option<u64> {
         let (binary, at) = self.locate(address);
-        Some(address + decode(binary.code_at(at)?, at)?.len() as u64)
+        Some(address + decode_instruction(binary.code_at(at)?, at)?.len() as u64)
     }
 
     /// Splits an address of the linked program into the file that contains it, and the address within that file.

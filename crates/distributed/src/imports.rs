@@ -11,7 +11,7 @@ use trodden_witness::Opaque;
 
 /// What is assumed about functions in files that are not traced. Each variant assumes less than the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Assumption {
+pub enum UntracedCodeAssumption {
     /// Functions do only what their names suggest.
     Usual,
     /// Every function may also call functions of the traced code.
@@ -189,9 +189,10 @@ impl ImportingImage {
         let starts = [Some(binary.entry()), section(".init"), section(".fini")].into_iter().flatten().collect();
         let file = object::File::parse(binary.data())?;
         let defined = file.dynamic_symbols().filter(|s| s.is_definition() && s.kind() == object::SymbolKind::Text);
-        let exports: BTreeMap<String, u64> = defined.filter_map(|s| Some((unversioned(s.name().ok()?).to_owned(), s.address()))).collect();
+        let exports: BTreeMap<String, u64> =
+            defined.filter_map(|s| Some((strip_symbol_version(s.name().ok()?).to_owned(), s.address()))).collect();
         let imported: Vec<&str> =
-            file.dynamic_symbols().filter(|s| s.is_undefined()).filter_map(|s| Some(unversioned(s.name().ok()?))).collect();
+            file.dynamic_symbols().filter(|s| s.is_undefined()).filter_map(|s| Some(strip_symbol_version(s.name().ok()?))).collect();
         let imports = |names: &[&str]| imported.iter().any(|i| names.contains(i));
         // A static program imports nothing, so functions like `longjmp` cannot be recognised by name.
         let jumps = imported.is_empty() || imports(FRAME_ABANDONING_FUNCTIONS);
@@ -201,10 +202,10 @@ impl ImportingImage {
     }
 
     /// Returns how an imported function may behave under an assumption.
-    pub fn behaviour_of_import(&self, name: &str, assumption: Assumption) -> Opaque {
+    pub fn behaviour_of_import(&self, name: &str, assumption: UntracedCodeAssumption) -> Opaque {
         let usual = assumed_behaviour(name, assumption);
         let of_cxx = name.starts_with("_Z") || name.starts_with("__cxa");
-        let asks = self.raises && unversioned(name).starts_with("_Unwind_") && usual.unwinds;
+        let asks = self.raises && strip_symbol_version(name).starts_with("_Unwind_") && usual.unwinds;
         let calls_back = usual.calls_back || self.replaces_allocation || asks || (of_cxx && self.replaces_new_or_delete);
         Opaque { calls_back, ..usual }
     }
@@ -212,37 +213,37 @@ impl ImportingImage {
 
 /// Returns true if a function may abandon the calls of its callers: by an exception, `longjmp`, a context switch, or the end of the thread.
 pub fn abandons_frames(name: &str) -> bool {
-    FRAME_ABANDONING_FUNCTIONS.contains(&unversioned(name)) || assumed_behaviour(name, Assumption::Usual).unwinds
+    FRAME_ABANDONING_FUNCTIONS.contains(&strip_symbol_version(name)) || assumed_behaviour(name, UntracedCodeAssumption::Usual).unwinds
 }
 
 /// Returns true if an imported function may switch to another stack, as coroutine libraries do. Functions of the C and C++ runtimes are
 /// recognised by their symbol versions; of these, only `swapcontext` and `setcontext` switch stacks.
 pub fn import_switches_stacks(name: &str) -> bool {
     const RUNTIME_VERSIONS: &[&str] = &["@GLIBC_", "@GLIBCXX_", "@CXXABI_", "@GCC_"];
-    matches!(unversioned(name), "swapcontext" | "setcontext") || !RUNTIME_VERSIONS.iter().any(|version| name.contains(version))
+    matches!(strip_symbol_version(name), "swapcontext" | "setcontext") || !RUNTIME_VERSIONS.iter().any(|version| name.contains(version))
 }
 
 /// Removes the version from a symbol name.
-pub fn unversioned(name: &str) -> &str {
+pub fn strip_symbol_version(name: &str) -> &str {
     name.split('@').next().unwrap_or(name)
 }
 
 /// Returns the assumed behaviour of a function that is not traced. An empty name means that the function is unknown.
-pub fn assumed_behaviour(name: &str, assumption: Assumption) -> Opaque {
-    let name = unversioned(name);
+pub fn assumed_behaviour(name: &str, assumption: UntracedCodeAssumption) -> Opaque {
+    let name = strip_symbol_version(name);
     let is = |list: &[&str]| list.contains(&name);
     let throws = is(THROWING_FUNCTIONS) || name.starts_with("_ZSt") && name.contains("__throw_");
     if throws {
-        let ends_run = assumption == Assumption::Anything;
-        return Opaque { calls_back: name == "__cxa_rethrow" || assumption != Assumption::Usual, ends_run, ..Opaque::UNWINDS };
+        let ends_run = assumption == UntracedCodeAssumption::Anything;
+        return Opaque { calls_back: name == "__cxa_rethrow" || assumption != UntracedCodeAssumption::Usual, ends_run, ..Opaque::UNWINDS };
     }
     let executes = name.starts_with("exec") || matches!(name, "fexecve" | "error" | "error_at_line");
     let returns = !is(PROGRAM_ENDING_FUNCTIONS) || executes || matches!(name, "__libc_start_main");
     let usual = Opaque { returns, ends_run: is(PROGRAM_ENDING_FUNCTIONS), unwinds: false, calls_back: is(CALLING_BACK_FUNCTIONS) };
     match assumption {
-        Assumption::Usual => usual,
-        Assumption::CallBack => Opaque { calls_back: true, ..usual },
-        Assumption::Anything => Opaque { calls_back: true, ends_run: true, unwinds: true, ..usual },
+        UntracedCodeAssumption::Usual => usual,
+        UntracedCodeAssumption::CallBack => Opaque { calls_back: true, ..usual },
+        UntracedCodeAssumption::Anything => Opaque { calls_back: true, ends_run: true, unwinds: true, ..usual },
     }
 }
 
@@ -252,10 +253,10 @@ mod tests {
 
     #[test]
     fn behaviour_follows_from_names() {
-        assert_eq!(assumed_behaviour("strlen@GLIBC_2.2.5", Assumption::Usual), Opaque::RETURNS);
-        assert!(assumed_behaviour("qsort", Assumption::Usual).calls_back);
-        assert_eq!(assumed_behaviour("_ZSt17__throw_bad_allocv", Assumption::Usual), Opaque::UNWINDS);
-        assert!(assumed_behaviour("strlen", Assumption::CallBack).calls_back);
-        assert!(!assumed_behaviour("abort", Assumption::Usual).returns);
+        assert_eq!(assumed_behaviour("strlen@GLIBC_2.2.5", UntracedCodeAssumption::Usual), Opaque::RETURNS);
+        assert!(assumed_behaviour("qsort", UntracedCodeAssumption::Usual).calls_back);
+        assert_eq!(assumed_behaviour("_ZSt17__throw_bad_allocv", UntracedCodeAssumption::Usual), Opaque::UNWINDS);
+        assert!(assumed_behaviour("strlen", UntracedCodeAssumption::CallBack).calls_back);
+        assert!(!assumed_behaviour("abort", UntracedCodeAssumption::Usual).returns);
     }
 }

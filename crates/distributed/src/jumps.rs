@@ -2,19 +2,23 @@
 
 use crate::code::TracedCode;
 use crate::files::TracedFiles;
-use crate::imports::{Assumption, ImportingImage, assumed_behaviour, import_switches_stacks, unversioned};
+use crate::imports::{ImportingImage, UntracedCodeAssumption, assumed_behaviour, import_switches_stacks, strip_symbol_version};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
-use trodden_binary::graph::{BlockEnd, CallKind, CodeCallee, Doubt, GraphObservation, ProgramGraph};
-use trodden_binary::instruction::{Instruction, decode, switches_stack};
+use trodden_binary::graph::{BlockEnd, CallKind, CodeCallee, GraphDoubt, GraphObservation, ProgramGraph};
+use trodden_binary::instruction::{Instruction, decode_instruction, switches_stack};
 use trodden_binary::linked::split_address;
 use trodden_trace::TraceBlock;
 
 /// Returns true if the doubt is about the targets of an indirect jump.
-pub fn is_uncertain_jump(doubt: &Doubt) -> bool {
+pub fn is_uncertain_jump(doubt: &GraphDoubt) -> bool {
     matches!(
         doubt,
-        Doubt::UnresolvedJump | Doubt::AnyLabel | Doubt::JumpTableWithoutBound { .. } | Doubt::AssumedTailCall | Doubt::AddedEdge { .. }
+        GraphDoubt::UnresolvedJump
+            | GraphDoubt::AnyLabel
+            | GraphDoubt::JumpTableWithoutBound { .. }
+            | GraphDoubt::AssumedTailCall
+            | GraphDoubt::AddedEdge { .. }
     )
 }
 
@@ -39,7 +43,7 @@ pub fn uncertain_jumps(graphs: &ProgramGraph) -> Vec<u64> {
 pub fn replaceable_blocks(
     graphs: &ProgramGraph,
     pieces: &HashSet<u64>,
-    leads_elsewhere: &dyn Fn(u64, &Doubt) -> bool,
+    leads_elsewhere: &dyn Fn(u64, &GraphDoubt) -> bool,
 ) -> (Vec<Range<u64>>, HashSet<u64>) {
     let (mut blocks, mut guarded) = (Vec::new(), HashSet::new());
     for function in &graphs.functions {
@@ -53,7 +57,7 @@ pub fn replaceable_blocks(
             }
         }
         blocks.extend(own);
-        if function.uncertain.iter().any(|u| leads_elsewhere(u.address, &u.doubt) || matches!(u.doubt, Doubt::Unreached { .. })) {
+        if function.uncertain.iter().any(|u| leads_elsewhere(u.address, &u.doubt) || matches!(u.doubt, GraphDoubt::Unreached { .. })) {
             guarded.extend(function.blocks.iter().map(|b| b.start));
         }
     }
@@ -74,7 +78,7 @@ fn has_stack_switch(code: &TracedCode, files: &TracedFiles, block: TraceBlock) -
     let leaves = matches!(block.end, BlockEnd::IndirectJump | BlockEnd::Return);
     let (binary, start) = files.locate(block.start);
     let next = |at: &Instruction| Some(at.next_ip()).filter(|next| *next < start + block.size);
-    let at = |at: u64| binary.code_at(at).and_then(|bytes| decode(bytes, at));
+    let at = |at: u64| binary.code_at(at).and_then(|bytes| decode_instruction(bytes, at));
     switches_stack(std::iter::successors(at(start), |last| at(next(last)?)), leaves)
 }
 
@@ -99,11 +103,11 @@ pub fn functions_that_may_switch_stacks(
                 CodeCallee::OneOf(entries) => entries.iter().for_each(|entry| callers.entry(*entry).or_default().push(number)),
                 CodeCallee::Indirect => callers_of_any.push(number),
                 CodeCallee::Import(name) => {
-                    if let Some(entry) = image.exports.get(unversioned(name)) {
+                    if let Some(entry) = image.exports.get(strip_symbol_version(name)) {
                         callers.entry(*entry).or_default().push(number);
                     }
                     found.extend(import_switches_stacks(name).then_some(number));
-                    if assumed_behaviour(name, Assumption::Usual).calls_back {
+                    if assumed_behaviour(name, UntracedCodeAssumption::Usual).calls_back {
                         callers_of_any.push(number);
                     }
                 }

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use trodden_trace::{Sink, SinkFlow, Symbols, ThreadNumber};
 
 /// Number of hits in a chunk. Only the last chunk of a thread may be shorter.
-const CHUNK_SIZE: usize = 1 << 16;
+const HITS_PER_CHUNK: usize = 1 << 16;
 const MAX_QUEUED_CHUNKS: usize = 8;
 
 /// The receiving end: chunks of hits, which are in order within each thread.
@@ -42,7 +42,7 @@ pub struct LiveSink<S> {
 }
 
 /// Creates a [`LiveSink`] around `sink`, and the receiver of its hits.
-pub fn live_sink<S: Sink>(sink: S) -> (LiveSink<S>, LiveHits) {
+pub fn create_live_sink<S: Sink>(sink: S) -> (LiveSink<S>, LiveHits) {
     let ((sender, chunks), (used, unused)) = (sync_channel(MAX_QUEUED_CHUNKS), channel());
     (LiveSink { sink, sender, chunks_by_thread: Vec::new(), used: unused }, LiveHits { chunks, used })
 }
@@ -57,7 +57,7 @@ impl<S: Sink> LiveSink<S> {
         Ok(self.sink)
     }
 
-    fn chunk(&mut self, thread: ThreadNumber) -> &mut Symbols {
+    fn chunk_of_thread(&mut self, thread: ThreadNumber) -> &mut Symbols {
         let number = thread.0 as usize;
         if self.chunks_by_thread.len() <= number {
             self.chunks_by_thread.resize_with(number + 1, Symbols::default);
@@ -73,20 +73,20 @@ impl<S: Sink> LiveSink<S> {
     }
 
     fn send_if_full(&mut self, thread: ThreadNumber) -> io::Result<()> {
-        if self.chunk(thread).len() < CHUNK_SIZE { Ok(()) } else { self.send_chunk(thread.0 as usize) }
+        if self.chunk_of_thread(thread).len() < HITS_PER_CHUNK { Ok(()) } else { self.send_chunk(thread.0 as usize) }
     }
 }
 
 impl<S: Sink> Sink for LiveSink<S> {
     fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<SinkFlow> {
-        self.chunk(thread).push(what);
+        self.chunk_of_thread(thread).push(what);
         self.send_if_full(thread)?;
         self.sink.record(thread, what)
     }
 
     fn record_sites(&mut self, thread: ThreadNumber, sites: &[u32]) -> io::Result<SinkFlow> {
-        for sites in sites.chunks(CHUNK_SIZE) {
-            self.chunk(thread).extend(sites);
+        for sites in sites.chunks(HITS_PER_CHUNK) {
+            self.chunk_of_thread(thread).extend(sites);
             self.send_if_full(thread)?;
             if self.sink.record_sites(thread, sites)? == SinkFlow::Stop {
                 return Ok(SinkFlow::Stop);
@@ -111,8 +111,8 @@ mod tests {
 
     #[test]
     fn sender_is_never_far_ahead_of_receiver() {
-        const ALL: usize = 80 * CHUNK_SIZE;
-        let (mut sink, hits) = live_sink(DiscardingSink);
+        const TOTAL_HITS: usize = 80 * HITS_PER_CHUNK;
+        let (mut sink, hits) = create_live_sink(DiscardingSink);
         let taken = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             let receiving = scope.spawn(|| {
@@ -125,24 +125,24 @@ mod tests {
                 assert!(received.is_ok());
                 all
             });
-            let sites: Vec<u32> = (0..CHUNK_SIZE as u32).collect();
-            for recorded in (1..).map(|n| n * CHUNK_SIZE).take_while(|recorded| *recorded <= ALL) {
+            let sites: Vec<u32> = (0..HITS_PER_CHUNK as u32).collect();
+            for recorded in (1..).map(|n| n * HITS_PER_CHUNK).take_while(|recorded| *recorded <= TOTAL_HITS) {
                 sink.record_sites(ThreadNumber(0), &sites).unwrap();
                 // Besides the queued chunks, the receiver holds one.
-                assert!(recorded - taken.load(Ordering::SeqCst) <= (MAX_QUEUED_CHUNKS + 1) * CHUNK_SIZE);
+                assert!(recorded - taken.load(Ordering::SeqCst) <= (MAX_QUEUED_CHUNKS + 1) * HITS_PER_CHUNK);
             }
             sink.record(ThreadNumber(0), 7).unwrap();
             sink.finish().unwrap_or_else(|_| panic!("the receiver exists"));
             let all = receiving.join().unwrap();
-            assert_eq!((all.len(), all.last()), (ALL + 1, Some(&7)));
-            assert!(all[..ALL].iter().zip((0..CHUNK_SIZE as u64).cycle()).all(|(a, b)| *a == b));
+            assert_eq!((all.len(), all.last()), (TOTAL_HITS + 1, Some(&7)));
+            assert!(all[..TOTAL_HITS].iter().zip((0..HITS_PER_CHUNK as u64).cycle()).all(|(a, b)| *a == b));
         });
     }
 
     #[test]
     fn recording_fails_once_receiver_is_dropped() {
-        let (mut sink, hits) = live_sink(DiscardingSink);
+        let (mut sink, hits) = create_live_sink(DiscardingSink);
         drop(hits);
-        assert!(sink.record_sites(ThreadNumber(0), &vec![1; CHUNK_SIZE]).is_err());
+        assert!(sink.record_sites(ThreadNumber(0), &vec![1; HITS_PER_CHUNK]).is_err());
     }
 }

@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use trodden_binary::linked::split_address;
 use trodden_trace::block_file::TraceFileError;
 use trodden_trace::{
-    BlockInfo, FollowEnding, NOWHERE, PartialTrace, RESUMED, Symbols, TRANSFER, ThreadNumber, ThreadWriter, TraceBlock, TraceEvent,
-    TraceFile, TraceWriter,
+    FollowEnding, NO_ADDRESS, PartialTrace, RESUMED_FLAG, Symbols, TRANSFER_FLAG, ThreadNumber, ThreadWriter, TraceBlock, TraceEvent,
+    TraceFile, TraceWriter, TracedBlockInfo,
 };
 use trodden_witness::{Distribution, WitnessSite};
 use trodden_witness::{ExecutionEvent, ReconstructError, Reconstruction, TraceEnding, Witness, WitnessFunctionId, WitnessKind};
@@ -43,7 +43,7 @@ pub struct MergedTrace {
 
 impl MergedTrace {
     /// Describes how the trace ended; `None` if the program exited.
-    pub fn ending_note(&self, ending: FollowEnding) -> Option<String> {
+    pub fn describe_incomplete_ending(&self, ending: FollowEnding) -> Option<String> {
         // The function of the last step that the partial traces determine. The program may have ended much later.
         let place = self.open.last().map(|f| format!(", in {f}")).unwrap_or_default();
         match ending {
@@ -82,7 +82,7 @@ pub fn merge(
             return Err(error.into());
         }
         let Some(event) = event.map_err(MergeError::Contradiction)? else { break };
-        if let Some(event) = events.convert(event) {
+        if let Some(event) = events.convert_event(event) {
             writer.push(ThreadNumber(0), event)?;
         }
     }
@@ -115,7 +115,7 @@ struct MergedEvents<'a> {
 }
 
 impl MergedEvents<'_> {
-    fn convert(&mut self, event: ExecutionEvent) -> Option<TraceEvent> {
+    fn convert_event(&mut self, event: ExecutionEvent) -> Option<TraceEvent> {
         let is_dispatcher = |f: WitnessFunctionId| self.model.functions[f.index()].is_none();
         match event {
             ExecutionEvent::Block(function, node) => {
@@ -162,7 +162,7 @@ pub struct ReplayInput<'a> {
 }
 
 /// What a replay finds out besides the trace.
-pub struct ReplayResults {
+pub struct ReplayFindings {
     /// Pairs of a jump and a target that it took.
     pub targets: BTreeSet<(u64, u64)>,
     /// Number of times that threads switched to another stack.
@@ -171,8 +171,8 @@ pub struct ReplayResults {
 
 impl<'a> ReplayInput<'a> {
     /// Writes the trace. `stacks` contains the call stack of each thread when it ended, as far as it is known.
-    pub fn replay(&self, partial: &PartialTrace, stacks: &BTreeMap<u32, Vec<u64>>, writer: &mut TraceWriter) -> Result<ReplayResults> {
-        let mut replay = self.begin();
+    pub fn replay(&self, partial: &PartialTrace, stacks: &BTreeMap<u32, Vec<u64>>, writer: &mut TraceWriter) -> Result<ReplayFindings> {
+        let mut replay = self.begin_hit_replay();
         for thread in (0..partial.threads()).map(ThreadNumber) {
             for symbol in partial.stream(thread) {
                 replay.process_hits(thread, [symbol?], writer)?;
@@ -186,16 +186,16 @@ impl<'a> ReplayInput<'a> {
     pub fn replay_again(
         &self,
         first: &TraceFile,
-        jumps: RecordedJumps,
+        jumps: UnwatchedTargetJumps,
         stacks: &BTreeMap<u32, Vec<u64>>,
         writer: &mut TraceWriter,
-    ) -> Result<ReplayResults> {
-        let mut replay = self.begin();
+    ) -> Result<ReplayFindings> {
+        let mut replay = self.begin_hit_replay();
         replay.targets = jumps.targets;
         // Other blocks of the first trace were not recorded but inferred, so they are inferred again.
         let watched = &self.sites[..self.blocks];
-        let is_recorded = |block: &BlockInfo| watched.binary_search(&block.address).is_ok();
-        let recorded = |block: &BlockInfo| if is_recorded(block) { self.code.code.block_at(block.address) } else { None };
+        let is_recorded = |block: &TracedBlockInfo| watched.binary_search(&block.address).is_ok();
+        let recorded = |block: &TracedBlockInfo| if is_recorded(block) { self.code.code.block_at(block.address) } else { None };
         let blocks: Vec<Option<TraceBlock>> = first.description().blocks.iter().map(recorded).collect();
         let none = Vec::new();
         for thread in (0..first.threads()).map(ThreadNumber) {
@@ -219,16 +219,17 @@ impl<'a> ReplayInput<'a> {
 
     /// Writes the trace while it is recorded. Its end is left out, because it depends on the final call stacks.
     pub fn replay_live(&self, hits: LiveHits, writer: &mut TraceWriter) -> Result<HitReplay<'a>> {
-        let mut replay = self.begin();
+        let mut replay = self.begin_hit_replay();
         hits.try_for_each(|thread, symbols| replay.process_chunk(thread, symbols, writer))?;
         Ok(replay)
     }
 
-    fn begin(&self) -> HitReplay<'a> {
+    fn begin_hit_replay(&self) -> HitReplay<'a> {
         let (blocks, jumps) = if self.steps { (&[][..], &[][..]) } else { self.sites.split_at(self.blocks) };
-        let block_at = |at: &u64| self.code.code.block_at(*at).map_or(NOT_A_BLOCK, |block| block.0);
-        let block_of_site = blocks.iter().map(block_at).chain(jumps.iter().map(|_| NOT_A_BLOCK)).collect();
-        let jumps = jumps.iter().map(|at| JumpSite { address: *at, last_target: NOWHERE, target_block: None, is_watched: false }).collect();
+        let block_at = |at: &u64| self.code.code.block_at(*at).map_or(NO_BLOCK_AT_SITE, |block| block.0);
+        let block_of_site = blocks.iter().map(block_at).chain(jumps.iter().map(|_| NO_BLOCK_AT_SITE)).collect();
+        let jumps =
+            jumps.iter().map(|at| JumpSite { address: *at, last_target: NO_ADDRESS, target_block: None, is_watched: false }).collect();
         let ReplayInput { code, blocks, steps, sites } = *self;
         let watched = &sites[..blocks];
         let successors = SuccessorCache::new(code.code.blocks().count());
@@ -237,7 +238,7 @@ impl<'a> ReplayInput<'a> {
 }
 
 /// The jumps in a replay whose targets are not watched blocks.
-pub struct RecordedJumps {
+pub struct UnwatchedTargetJumps {
     targets: BTreeSet<(u64, u64)>,
     by_thread: Vec<Vec<RecordedJump>>,
 }
@@ -251,7 +252,7 @@ struct RecordedJump {
 }
 
 /// Marks a site in [`HitReplay::block_of_site`] that is not a known block, so that its hits need special treatment.
-const NOT_A_BLOCK: u32 = u32::MAX;
+const NO_BLOCK_AT_SITE: u32 = u32::MAX;
 
 struct JumpSite {
     address: u64,
@@ -269,7 +270,7 @@ pub struct HitReplay<'a> {
     /// Addresses of the sites that are blocks, in ascending order.
     watched: &'a [u64],
     steps: bool,
-    /// For each site, the number of its block, or [`NOT_A_BLOCK`].
+    /// For each site, the number of its block, or [`NO_BLOCK_AT_SITE`].
     block_of_site: Vec<u32>,
     jumps: Vec<JumpSite>,
     successors: SuccessorCache,
@@ -295,7 +296,7 @@ impl HitReplay<'_> {
             let mut seen = 0;
             if jump.is_none() {
                 let mut writer = writer.thread(thread);
-                let blocks = words.iter().map(|site| self.block_of_site[*site as usize]).take_while(|block| *block != NOT_A_BLOCK);
+                let blocks = words.iter().map(|site| self.block_of_site[*site as usize]).take_while(|block| *block != NO_BLOCK_AT_SITE);
                 let blocks = blocks.map(TraceBlock).inspect(|_| seen += 1);
                 replay.replay_blocks(blocks, &mut self.successors, &mut |event| writer.push(event))?;
             }
@@ -322,7 +323,7 @@ impl HitReplay<'_> {
         let mut see = |block: TraceBlock, writer: &mut ThreadWriter| replay.replay_block(block, &mut |event| writer.push(event));
         for symbol in hits {
             if self.steps {
-                if let Some(block) = self.code.code.block_at(symbol & !(TRANSFER | RESUMED)) {
+                if let Some(block) = self.code.code.block_at(symbol & !(TRANSFER_FLAG | RESUMED_FLAG)) {
                     see(block, &mut writer)?;
                 }
                 continue;
@@ -333,7 +334,7 @@ impl HitReplay<'_> {
                     site.last_target = symbol;
                     site.target_block = self.code.code.block_at(symbol).filter(|to| self.code.unwatched.contains(to));
                     site.is_watched = self.watched.binary_search(&symbol).is_ok();
-                    self.targets.extend((symbol != NOWHERE).then_some((site.address, symbol)));
+                    self.targets.extend((symbol != NO_ADDRESS).then_some((site.address, symbol)));
                 }
                 if !site.is_watched {
                     recorded.push(RecordedJump { events: writer.events(), site: number, target: symbol });
@@ -343,7 +344,7 @@ impl HitReplay<'_> {
                 }
             } else if symbol as usize >= self.watched.len() {
                 *jump = Some(symbol as usize - self.watched.len());
-            } else if let Some(block) = Some(self.block_of_site[symbol as usize]).filter(|block| *block != NOT_A_BLOCK) {
+            } else if let Some(block) = Some(self.block_of_site[symbol as usize]).filter(|block| *block != NO_BLOCK_AT_SITE) {
                 see(TraceBlock(block), &mut writer)?;
             }
         }
@@ -357,12 +358,12 @@ impl HitReplay<'_> {
     }
 
     /// Returns the recorded jumps and drops the rest of the replay, because the trace will be written again.
-    pub fn into_jumps(self) -> RecordedJumps {
-        RecordedJumps { targets: self.targets, by_thread: self.threads.into_iter().map(|thread| thread.recorded).collect() }
+    pub fn into_jumps(self) -> UnwatchedTargetJumps {
+        UnwatchedTargetJumps { targets: self.targets, by_thread: self.threads.into_iter().map(|thread| thread.recorded).collect() }
     }
 
     /// Writes the end of each thread, and returns the other results of the replay.
-    pub fn finish(self, stacks: &BTreeMap<u32, Vec<u64>>, writer: &mut TraceWriter) -> Result<ReplayResults> {
+    pub fn finish(self, stacks: &BTreeMap<u32, Vec<u64>>, writer: &mut TraceWriter) -> Result<ReplayFindings> {
         let mut switches = 0;
         for (number, ThreadHits { mut replay, .. }) in (0..).zip(self.threads) {
             let mut writer = writer.thread(ThreadNumber(number));
@@ -372,6 +373,6 @@ impl HitReplay<'_> {
             }
             switches += replay.switches;
         }
-        Ok(ReplayResults { targets: self.targets, switches })
+        Ok(ReplayFindings { targets: self.targets, switches })
     }
 }

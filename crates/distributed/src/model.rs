@@ -10,10 +10,10 @@
 
 mod callees;
 
-use crate::imports::{Assumption, ImportingImage, assumed_behaviour, unversioned};
+use crate::imports::{ImportingImage, UntracedCodeAssumption, assumed_behaviour, strip_symbol_version};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use trodden_binary::graph::{self, BlockEnd, CallKind, CallSite, CodeCallee, Doubt, FunctionGraph, ProgramGraph, Returns};
+use trodden_binary::graph::{self, BlockEnd, CallKind, CallReturns, CallSite, CodeCallee, FunctionGraph, GraphDoubt, ProgramGraph};
 use trodden_binary::linked::split_address;
 use trodden_flow::graph::{Graph, Node, postorder};
 use trodden_witness::{
@@ -39,7 +39,7 @@ pub struct WitnessModel {
 
 /// Facts about the execution, which an earlier run has shown.
 #[derive(Clone, Debug, Default)]
-pub struct ObservedCalls {
+pub struct ObservedTargets {
     /// Pairs of an indirect jump or tail call and a target that it took.
     pub targets: BTreeSet<(u64, u64)>,
     /// Addresses of executed calls to functions that throw.
@@ -55,7 +55,7 @@ pub struct ObservedCalls {
 
 /// Addresses that a run watches to find out where unwinding starts and where execution resumes.
 #[derive(Clone, Debug, Default)]
-pub struct Unwinding {
+pub struct UnwindingSites {
     /// Landing pads.
     pub pads: BTreeSet<u64>,
     /// Addresses of calls to functions that throw.
@@ -64,14 +64,14 @@ pub struct Unwinding {
     pub twice: BTreeMap<u64, (u64, u64)>,
 }
 
-impl Unwinding {
+impl UnwindingSites {
     /// Collects these addresses from the graphs.
     pub fn from_graphs(graphs: &ProgramGraph) -> Self {
         let calls = || graphs.functions.iter().flat_map(|f| &f.calls);
-        let may_throw = |name: &str| assumed_behaviour(unversioned(name), Assumption::Usual).unwinds;
+        let may_throw = |name: &str| assumed_behaviour(strip_symbol_version(name), UntracedCodeAssumption::Usual).unwinds;
         let throws = |c: &&CallSite| matches!(&c.callee, CodeCallee::Import(name) if may_throw(name));
         let of_functions = graphs.functions.iter().flat_map(|f| f.calls.iter().map(move |c| (f.entry, c)));
-        let twice = of_functions.filter(|(_, c)| c.returns == Returns::Twice);
+        let twice = of_functions.filter(|(_, c)| c.returns == CallReturns::Twice);
         let twice = twice.filter_map(|(entry, c)| Some((c.return_address?, (c.address, entry))));
         Self {
             pads: graphs.functions.iter().flat_map(|f| f.landing_pads.iter().copied()).collect(),
@@ -97,8 +97,8 @@ pub fn build_model(
     graphs: &ProgramGraph,
     image: &ImportingImage,
     excluded: &[String],
-    assumption: Assumption,
-    observed: Option<&ObservedCalls>,
+    assumption: UntracedCodeAssumption,
+    observed: Option<&ObservedTargets>,
 ) -> Result<WitnessModel> {
     for name in excluded {
         graphs.functions_named(name).next().with_context(|| format!("cannot exclude function `{name}`, which does not exist"))?;
@@ -169,10 +169,10 @@ impl WitnessModel {
         let known = self.program.function_ids().filter(|f| self.functions[f.index()].is_some());
         let unseen = known.filter(|f| external.contains(f) || !called.contains(f));
         let entries = unseen.map(|f| self.program.node_witness(f, self.program.function(f).graph.entry()));
-        entries.chain(self.unreached()).collect()
+        entries.chain(self.unreached_block_witnesses()).collect()
     }
 
-    fn unreached(&self) -> impl Iterator<Item = Witness> {
+    fn unreached_block_witnesses(&self) -> impl Iterator<Item = Witness> {
         let known = self.program.function_ids().filter(|f| self.functions[f.index()].is_some());
         known.flat_map(move |f| {
             let graph = &self.program.function(f).graph;
@@ -193,7 +193,7 @@ fn opaque_functions(graphs: &ProgramGraph, excluded: &[String], observed: bool) 
         if excluded.contains(&function.name) {
             opaque.insert(number, "excluded by --opaque".to_owned());
         }
-        let fatal = |d: &Doubt| matches!(d, Doubt::Undecodable) || (matches!(d, Doubt::UnresolvedJump) && !observed);
+        let fatal = |d: &GraphDoubt| matches!(d, GraphDoubt::Undecodable) || (matches!(d, GraphDoubt::UnresolvedJump) && !observed);
         if let Some(doubt) = function.uncertain.iter().find(|u| fatal(&u.doubt)) {
             opaque.entry(number).or_insert_with(|| format!("{:#x}: {}", split_address(doubt.address).1, doubt.doubt));
         }
@@ -236,14 +236,14 @@ fn functions_callable_from_outside(
 
 /// Returns the entry addresses of functions that may transfer control, by a tail call or a chain of tail calls, to untraced code that calls
 /// the program back. Such a callback looks as if the function's caller had made it, so the model places it after the function's return.
-fn ending_in_outside_callbacks(graphs: &ProgramGraph, image: &ImportingImage, assumption: Assumption) -> HashSet<u64> {
+fn ending_in_outside_callbacks(graphs: &ProgramGraph, image: &ImportingImage, assumption: UntracedCodeAssumption) -> HashSet<u64> {
     let mut leaves: HashSet<u64> = HashSet::new();
     loop {
         let before = leaves.len();
         for function in &graphs.functions {
             let is_tail = |c: &&CallSite| c.kind != CallKind::Call;
             let leaves_by = |c: &CallSite| match &c.callee {
-                CodeCallee::Import(name) => match image.exports.get(unversioned(name)) {
+                CodeCallee::Import(name) => match image.exports.get(strip_symbol_version(name)) {
                     Some(entry) => leaves.contains(entry),
                     None => image.behaviour_of_import(name, assumption).calls_back,
                 },
@@ -277,12 +277,12 @@ struct ModelBuilder<'a> {
     dispatcher: WitnessFunctionId,
     /// The result of [`ending_in_outside_callbacks`].
     leaves: HashSet<u64>,
-    observed: Option<&'a ObservedCalls>,
+    observed: Option<&'a ObservedTargets>,
     /// Entry addresses of functions that may end in a tail call with several outcomes, or in a chain of tail calls that ends in one.
     branching: HashSet<u64>,
     /// Whether exceptions or `longjmp` are possible.
     unwinds: bool,
-    assumption: Assumption,
+    assumption: UntracedCodeAssumption,
 }
 
 struct FunctionModel {
@@ -396,10 +396,10 @@ impl ModelBuilder<'_> {
         if self.unwinds {
             parts.unwinding.push(at);
         }
-        let after = call.return_address.filter(|_| call.returns != Returns::Never)?;
+        let after = call.return_address.filter(|_| call.returns != CallReturns::Never)?;
         // If a block starts at the return address, the function's graph contains the edge to it.
         let starts_block = graph.block_starting_at(after).is_some();
-        let twice = call.returns == Returns::Twice && self.unwinds && self.may_land_at(after);
+        let twice = call.returns == CallReturns::Twice && self.unwinds && self.may_land_at(after);
         if twice && let Some(block) = graph.block_starting_at(after) {
             parts.second_returns.push(Node(block.0));
         }

@@ -4,7 +4,7 @@ use crate::calls::check_thread;
 use crate::place::{TraceLocation, describe_block, follow_event};
 use anyhow::Result;
 use serde::Serialize;
-use trodden_trace::{ThreadNumber, TraceEvent, TraceFile, TraceFrames};
+use trodden_trace::{ThreadNumber, TraceEvent, TraceFile, TraceFrameStack};
 
 /// One execution of a place.
 #[derive(Debug, Serialize)]
@@ -31,7 +31,7 @@ pub struct PlaceOccurrences {
 }
 
 /// Finds the occurrences of a place in one thread or in all threads, and describes the first `top` of them.
-pub fn occurrences(trace: &TraceFile, place: &TraceLocation, thread: Option<u32>, top: usize) -> Result<PlaceOccurrences> {
+pub fn find_place_occurrences(trace: &TraceFile, place: &TraceLocation, thread: Option<u32>, top: usize) -> Result<PlaceOccurrences> {
     check_thread(trace, thread)?;
     let (mut found, mut seen) = (Vec::new(), 0);
     let threads = (0..trace.threads()).filter(|t| thread.is_none_or(|wanted| wanted == *t)).map(ThreadNumber);
@@ -76,7 +76,7 @@ fn describe_occurrence(
     event: TraceEvent,
     block: u64,
     nth: u64,
-    frames: &TraceFrames,
+    frames: &TraceFrameStack,
 ) -> Occurrence {
     let place = match event {
         TraceEvent::Block(at) => describe_block(trace, at),

@@ -23,13 +23,13 @@ use trodden_unit::{
 };
 
 /// Maximum number of paths in a function. If a function has more, its paths are split at some edges.
-const MAX_PATHS: u64 = 1 << 24;
+const MAX_PATHS_PER_FUNCTION: u64 = 1 << 24;
 
 /// Creates the path profile of a trace. `run` is the description of the traced run that the profile stores.
 ///
 /// # Errors
 /// The trace cannot be read, or has no complete path.
-pub fn path_profile(trace: &TraceFile, run: Run) -> Result<Profile> {
+pub fn build_path_profile(trace: &TraceFile, run: Run) -> Result<Profile> {
     require_all_blocks(trace, "a path profile")?;
     let seen = TraceFlow::collect(trace)?;
     let functions = number_functions(trace, &seen)?;
@@ -196,7 +196,7 @@ fn number_function(
     }
     let graph = FlowGraph::new(blocks.len(), flow)?;
     let frequencies = Frequencies::estimate(&graph, &branch_weights(&graph, &vec![BranchHint::None; graph.edge_count()]));
-    let NumberedPaths { dag, numbering } = cut_to_limit(&graph, &[], &frequencies, MAX_PATHS, Entries::Shared);
+    let NumberedPaths { dag, numbering } = cut_to_limit(&graph, &[], &frequencies, MAX_PATHS_PER_FUNCTION, Entries::Shared);
     let map_blocks: Vec<UnitBlock> = blocks.iter().map(|b| build_unit_block(trace, *b)).collect();
     let map = FunctionMap {
         name: name_in_file(trace, &trace.description().functions[function.0 as usize]).to_owned(),
@@ -235,7 +235,7 @@ fn build_unit_map(trace: &TraceFile, source: String, functions: Vec<FunctionMap>
             declared.entry(block.function).or_insert(*line);
         }
     }
-    let scope = |(number, f): (u32, &trodden_trace::FunctionInfo)| {
+    let scope = |(number, f): (u32, &trodden_trace::TracedFunctionInfo)| {
         let (file, line) = declared.get(&TraceFunction(number)).copied().unwrap_or((0, 0));
         Scope { name: name_in_file(trace, f).to_owned(), linkage_name: String::new(), file, line, inlined_at: None }
     };

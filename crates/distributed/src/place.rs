@@ -5,18 +5,18 @@ use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashSet;
 use trodden_binary::linked::split_address;
 use trodden_text::escape;
-use trodden_trace::{BlockInfo, FunctionInfo, TraceBlock, TraceEvent, TraceFile, TraceFrames, TraceFunction};
+use trodden_trace::{TraceBlock, TraceEvent, TraceFile, TraceFrameStack, TraceFunction, TracedBlockInfo, TracedFunctionInfo};
 
 /// Suffix of the collector's name in a trace that contains only calls and returns.
-const CALLS_ONLY: &str = ", calls only";
+const CALLS_ONLY_SUFFIX: &str = ", calls only";
 
 /// Adds the suffix by which a trace with calls and returns only is recognised to a collector's name.
 pub(crate) fn add_calls_only_suffix(collector: &str) -> String {
-    format!("{collector}{CALLS_ONLY}")
+    format!("{collector}{CALLS_ONLY_SUFFIX}")
 }
 
 pub(crate) fn has_calls_only(trace: &TraceFile) -> bool {
-    trace.description().collector.ends_with(CALLS_ONLY)
+    trace.description().collector.ends_with(CALLS_ONLY_SUFFIX)
 }
 
 /// Returns an error if a trace contains only calls and returns. `what` names the operation that needs all blocks, for the message.
@@ -147,8 +147,8 @@ pub fn ignored_functions(trace: &TraceFile, names: &[String]) -> Result<HashSet<
 
 fn functions_of_file(trace: &TraceFile, name: &str) -> Vec<TraceFunction> {
     let about = trace.description();
-    let is_entry = |block: &&BlockInfo| about.functions[block.function.0 as usize].address == block.address;
-    let is_of = |block: &&BlockInfo| {
+    let is_entry = |block: &&TracedBlockInfo| about.functions[block.function.0 as usize].address == block.address;
+    let is_of = |block: &&TracedBlockInfo| {
         let file = block.lines.first().map(|(file, _)| about.files[*file as usize].as_str());
         file.is_some_and(|file| file == name || file.strip_suffix(name).is_some_and(|rest| rest.ends_with('/')))
     };
@@ -157,7 +157,8 @@ fn functions_of_file(trace: &TraceFile, name: &str) -> Vec<TraceFunction> {
 
 fn blocks_at(trace: &TraceFile, address: u64) -> Result<Vec<TraceBlock>> {
     let blocks = (0..).zip(&trace.description().blocks);
-    let has = |b: &BlockInfo| split_address(b.address).1 <= address && address < split_address(b.address).1 + u64::from(b.size.max(1));
+    let has =
+        |b: &TracedBlockInfo| split_address(b.address).1 <= address && address < split_address(b.address).1 + u64::from(b.size.max(1));
     let found: Vec<TraceBlock> = blocks.filter(|(_, b)| has(b)).map(|(n, _)| TraceBlock(n)).collect();
     ensure!(!found.is_empty(), "the trace has no block at {address:#x}. Pass the address of code in the program's file, as `nm` prints it");
     Ok(found)
@@ -206,7 +207,7 @@ fn file_of(trace: &TraceFile, address: u64) -> &str {
 }
 
 /// Returns a function's name without the suffix `@FILE`, which is present if several files have a function with this name.
-pub fn name_in_file<'a>(trace: &TraceFile, function: &'a FunctionInfo) -> &'a str {
+pub fn name_in_file<'a>(trace: &TraceFile, function: &'a TracedFunctionInfo) -> &'a str {
     let of_file = format!("@{}", file_of(trace, function.address));
     function.name.strip_suffix(of_file.as_str()).filter(|_| !trace.description().libraries.is_empty()).unwrap_or(&function.name)
 }
@@ -234,7 +235,7 @@ fn base_name(file: &str) -> &str {
 }
 
 /// Updates the thread's call stack for an event. Returns true if the event is the first block of a call.
-pub fn follow_event(frames: &mut TraceFrames, event: TraceEvent, trace: &TraceFile) -> bool {
+pub fn follow_event(frames: &mut TraceFrameStack, event: TraceEvent, trace: &TraceFile) -> bool {
     let opens = frames.open.last().is_none_or(Option::is_none);
     frames.follow(event, |block| trace.function_of(block));
     opens && matches!(event, TraceEvent::Block(_))

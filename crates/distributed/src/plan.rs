@@ -23,8 +23,8 @@ use trodden_witness::{
 };
 
 /// Runs record nodes of the model, which are blocks, rather than edges.
-pub const KIND: WitnessKind = WitnessKind::Nodes;
-const LOOKAHEAD: Lookahead = Lookahead::OwnComponent;
+pub const PLAN_WITNESS_KIND: WitnessKind = WitnessKind::Nodes;
+const PLAN_LOOKAHEAD: Lookahead = Lookahead::OwnComponent;
 const MAX_SEARCHED_PAIRS: usize = 100_000;
 const MAX_NAMED_BLOCKS: usize = 12;
 const MAX_SEARCHED_VIOLATIONS: usize = 20;
@@ -56,11 +56,11 @@ impl DistributionPlan {
     }
 
     /// Creates a plan with a single run, which watches every block.
-    pub fn watch_all_blocks(model: &WitnessModel, code: &TracedCode, weights: &Weights) -> Self {
+    pub fn plan_to_watch_all_blocks(model: &WitnessModel, code: &TracedCode, weights: &Weights) -> Self {
         let sites = code.addresses();
         let witnesses: Vec<Witness> = sites.iter().filter_map(|a| model.witnesses.get(a).copied()).collect();
-        let predicted = vec![weights.sum(KIND, &witnesses)];
-        let distribution = Distribution { kind: KIND, profiles: vec![witnesses] };
+        let predicted = vec![weights.sum(PLAN_WITNESS_KIND, &witnesses)];
+        let distribution = Distribution { kind: PLAN_WITNESS_KIND, profiles: vec![witnesses] };
         Self { distribution, sites: vec![sites], machine_of: vec![0], predicted, repaired: 0 }
     }
 }
@@ -134,15 +134,15 @@ impl Planner<'_> {
     /// The distribution file is invalid or for a different build, a limit is too small, or the distribution does not determine the
     /// execution.
     pub fn plan(&self) -> Result<DistributionPlan> {
-        let structure = PushdownStructure::new(Pushdown::new(&self.model.program, KIND));
+        let structure = PushdownStructure::new(Pushdown::new(&self.model.program, PLAN_WITNESS_KIND));
         let (distribution, repaired) = match &self.options.distribution {
             Some(path) => (self.read_distribution(path)?, 0),
-            None => self.distribute()?,
+            None => self.distribute_witnesses()?,
         };
         self.require_realizable(&structure, &distribution)?;
         let address = |w: &Witness| self.model.addresses[w.index()].expect("witnesses have addresses");
         let sites: Vec<Vec<u64>> = distribution.profiles.iter().map(|p| p.iter().map(address).collect()).collect();
-        let predicted: Vec<f64> = distribution.profiles.iter().map(|p| self.weights.sum(KIND, p)).collect();
+        let predicted: Vec<f64> = distribution.profiles.iter().map(|p| self.weights.sum(PLAN_WITNESS_KIND, p)).collect();
         let machines = self.options.machines.unwrap_or(sites.len());
         let machine_of = assign_to_machines(&predicted, machines);
         Ok(DistributionPlan { distribution, sites, machine_of, predicted, repaired })
@@ -154,18 +154,18 @@ impl Planner<'_> {
 
     /// Distributes witnesses over the runs by the strategy. They include the blocks at which untraced code enters, so that no call from it
     /// is missed. Also returns the number of witnesses that were added to distinguish all branches.
-    fn distribute(&self) -> Result<(Distribution, usize)> {
+    fn distribute_witnesses(&self) -> Result<(Distribution, usize)> {
         let options = DistributionOptions {
             profiles: self.options.runs,
             strategy: self.options.strategy,
             order: WitnessJobOrder::LongestFirst,
             limit: self.site_limit(),
             machines: self.options.machines,
-            lookahead: LOOKAHEAD,
+            lookahead: PLAN_LOOKAHEAD,
         };
-        let planned = plan_with_entries(&self.model.program, KIND, self.weights, &options, &self.model.entry_witnesses());
+        let planned = plan_with_entries(&self.model.program, PLAN_WITNESS_KIND, self.weights, &options, &self.model.entry_witnesses());
         let planned = planned.map_err(|error| self.explain_plan_error(&error))?;
-        Ok((Distribution::new(&self.model.program, KIND, planned.distribution.profiles)?, planned.repaired))
+        Ok((Distribution::new(&self.model.program, PLAN_WITNESS_KIND, planned.distribution.profiles)?, planned.repaired))
     }
 
     fn explain_plan_error(&self, error: &PlanError) -> anyhow::Error {
@@ -207,7 +207,7 @@ impl Planner<'_> {
         }
         let profile = |words: &Vec<String>| words.iter().map(|w| self.parse_witness(w)).collect::<Result<Vec<Witness>>>();
         let profiles = file.profiles.iter().map(profile).collect::<Result<Vec<_>>>().with_context(|| format!("in {name}"))?;
-        let distribution = Distribution::new(&self.model.program, KIND, profiles)?;
+        let distribution = Distribution::new(&self.model.program, PLAN_WITNESS_KIND, profiles)?;
         let most = self.site_limit().unwrap_or(usize::MAX);
         if let Some(at) = distribution.profiles.iter().position(|p| p.len() > most) {
             bail!(
@@ -232,7 +232,7 @@ impl Planner<'_> {
 
     fn require_realizable(&self, structure: &PushdownStructure, distribution: &Distribution) -> Result<()> {
         let marked = members(&self.model.program, distribution);
-        let pairwise = check_structure(structure, &marked, LOOKAHEAD);
+        let pairwise = check_structure(structure, &marked, PLAN_LOOKAHEAD);
         if !pairwise.is_realizable() {
             let found = ambiguous::find_ambiguous_executions(
                 structure,

@@ -54,7 +54,7 @@ enum ImpliedStep {
 }
 
 /// How a thread gets from its current call stack to a recorded block: implied steps, and then the step to the block.
-struct Route {
+struct RouteToBlock {
     before: Vec<ImpliedStep>,
     /// The number of functions on the stack after the implied steps, and the innermost of them.
     depth: usize,
@@ -62,7 +62,7 @@ struct Route {
     step: ReplayStep,
 }
 
-type Push<'p> = &'p mut dyn FnMut(TraceEvent) -> Result<(), TraceFileError>;
+type EventPushFunction<'p> = &'p mut dyn FnMut(TraceEvent) -> Result<(), TraceFileError>;
 
 impl<'a> ThreadReplay<'a> {
     /// Creates the replay of a thread. Its first block counts as entered from untraced code.
@@ -142,7 +142,7 @@ impl<'a> ThreadReplay<'a> {
         push: &mut impl FnMut(TraceEvent) -> Result<(), TraceFileError>,
     ) -> Result<()> {
         push(TraceEvent::Block(piece))?;
-        self.set_innermost(Some(piece));
+        self.set_innermost_block(Some(piece));
         self.take_step(step, block, push)?;
         push(TraceEvent::Block(block))?;
         Ok(())
@@ -160,21 +160,21 @@ impl<'a> ThreadReplay<'a> {
         let mut last: Option<TraceBlock> = None;
         for block in blocks {
             if let Some(last) = last
-                && (successors.contains(last, block) || self.continues_with(last, block, successors))
+                && (successors.contains(last, block) || self.is_direct_successor(last, block, successors))
             {
                 push(TraceEvent::Block(block))?;
             } else {
-                self.set_innermost(last);
+                self.set_innermost_block(last);
                 self.replay_block(block, push)?;
             }
             last = Some(block);
         }
-        self.set_innermost(last);
+        self.set_innermost_block(last);
         Ok(())
     }
 
     /// Returns true if execution may continue from the start of `last` directly to `block`. If so, adds the pair to the cache.
-    fn continues_with(&self, last: TraceBlock, block: TraceBlock, successors: &mut SuccessorCache) -> bool {
+    fn is_direct_successor(&self, last: TraceBlock, block: TraceBlock, successors: &mut SuccessorCache) -> bool {
         let step = self.cached_step((ReplayFrame { block: last, calls: 0 }, block, EnterableFunctions::Usual, false));
         let is_next = matches!(step, ReplayStep::Next);
         if is_next {
@@ -183,14 +183,14 @@ impl<'a> ThreadReplay<'a> {
         is_next
     }
 
-    fn set_innermost(&mut self, block: Option<TraceBlock>) {
+    fn set_innermost_block(&mut self, block: Option<TraceBlock>) {
         if let (Some(frame), Some(block)) = (self.frames.last_mut(), block) {
             *frame = ReplayFrame { block, calls: 0 };
         }
     }
 
     /// Handles a block that the fast paths of [`Self::replay_block`] do not cover.
-    fn replay_unusual_block(&mut self, block: TraceBlock, push: Push) -> Result<()> {
+    fn replay_unusual_block(&mut self, block: TraceBlock, push: EventPushFunction) -> Result<()> {
         let depth = self.frames.len();
         let switches = self.frames.last().is_some_and(|f| self.replayed.switching[f.block.0 as usize]);
         // If the usual callees do not explain the block, any function may have been called back from another file.
@@ -202,7 +202,7 @@ impl<'a> ThreadReplay<'a> {
                 self.switch_stack(block, push)?
             }
             Some(route) => self.follow_route(route, block, push)?,
-            None => self.handle_unexplained(block, switches, push)?,
+            None => self.handle_unexplained_block(block, switches, push)?,
         }
         push(TraceEvent::Block(block))?;
         Ok(())
@@ -211,14 +211,14 @@ impl<'a> ThreadReplay<'a> {
     /// Ends the replay of the thread. `stack` is the known part of its call stack at that moment, from the innermost element on: the
     /// current instruction if it is traced, followed by return addresses. If `stack` is empty, the thread has returned from all traced
     /// functions.
-    pub fn end_thread(&mut self, stack: &[u64], push: Push) -> Result<()> {
+    pub fn end_thread(&mut self, stack: &[u64], push: EventPushFunction) -> Result<()> {
         let route = match stack.first() {
             Some(&innermost) => self.implied_steps_to(|_, graph, index| {
                 graph.block(index).contains(innermost) || graph.calls_in(index).any(|c| c.return_address == Some(innermost))
             }),
             None => self.implied_steps_to(|depth, graph, index| depth == 1 && graph.block(index).end == BlockEnd::Return),
         };
-        self.apply_implied(route, push)
+        self.apply_implied_steps(route, push)
     }
 
     /// Returns the steps that are implied if the nearest frame whose depth (1 for the outermost frame) and block satisfy `is_place` has
@@ -251,9 +251,9 @@ impl<'a> ThreadReplay<'a> {
         Some((before, depth, top))
     }
 
-    fn apply_implied(&mut self, route: Option<(Vec<ImpliedStep>, usize, ReplayFrame)>, push: Push) -> Result<()> {
+    fn apply_implied_steps(&mut self, route: Option<(Vec<ImpliedStep>, usize, ReplayFrame)>, push: EventPushFunction) -> Result<()> {
         if let Some((before, depth, top)) = route {
-            self.write_implied(&before, push)?;
+            self.write_implied_steps(&before, push)?;
             self.frames.truncate(depth);
             self.frames[depth - 1] = top;
         }
@@ -268,7 +268,7 @@ impl<'a> ThreadReplay<'a> {
     }
 
     /// Returns a route to `block` from the innermost of the first `depth` frames; `None` if no steps lead there.
-    fn find_route(&self, depth: usize, block: TraceBlock, enters: EnterableFunctions) -> Option<Route> {
+    fn find_route(&self, depth: usize, block: TraceBlock, enters: EnterableFunctions) -> Option<RouteToBlock> {
         let (mut before, mut depth) = (self.scratch.take(), depth);
         before.clear();
         let mut top = self.frames[..depth].last().copied()?;
@@ -287,13 +287,13 @@ impl<'a> ThreadReplay<'a> {
                     has_returned = false;
                 }
                 ReplayStep::None => return None,
-                step => return Some(Route { before, depth, top, step }),
+                step => return Some(RouteToBlock { before, depth, top, step }),
             }
         }
     }
 
-    fn follow_route(&mut self, route: Route, block: TraceBlock, push: Push) -> Result<()> {
-        self.write_implied(&route.before, push)?;
+    fn follow_route(&mut self, route: RouteToBlock, block: TraceBlock, push: EventPushFunction) -> Result<()> {
+        self.write_implied_steps(&route.before, push)?;
         self.scratch.set(route.before);
         self.frames.truncate(route.depth);
         if let Some(top) = self.frames.last_mut() {
@@ -302,7 +302,7 @@ impl<'a> ThreadReplay<'a> {
         self.take_step(&route.step, block, push)
     }
 
-    fn write_implied(&self, before: &[ImpliedStep], push: Push) -> Result<()> {
+    fn write_implied_steps(&self, before: &[ImpliedStep], push: EventPushFunction) -> Result<()> {
         for step in before {
             push(match step {
                 ImpliedStep::Return => TraceEvent::Return,
@@ -328,7 +328,7 @@ impl<'a> ThreadReplay<'a> {
         frame.calls = number - u32::from(repeats);
         match tail {
             true => drop(self.frames.pop()),
-            false => self.drop_stale_outermost(),
+            false => self.drop_stale_outermost_frames(),
         }
         self.frames.push(ReplayFrame { block, calls: 0 });
         Ok(())
@@ -392,16 +392,16 @@ impl<'a> ThreadReplay<'a> {
 
     /// Handles a block to which no steps lead: a call from untraced code, unwinding, a switch of stacks, or an edge that is missing from
     /// the graph.
-    fn handle_unexplained(&mut self, block: TraceBlock, switches: bool, push: Push) -> Result<()> {
+    fn handle_unexplained_block(&mut self, block: TraceBlock, switches: bool, push: EventPushFunction) -> Result<()> {
         let (to, index) = self.code.graph_of(block);
         let is_entry = to.block(index).start == to.entry;
-        if !is_entry && self.unwind(block, push)? {
+        if !is_entry && self.unwind_to_block(block, push)? {
             return Ok(());
         }
         // All traced functions can have returned to untraced code, which then made a call.
-        if !self.frames.is_empty() && self.frames.iter().all(|frame| self.has_returned(*frame)) {
+        if !self.frames.is_empty() && self.frames.iter().all(|frame| self.can_only_return(*frame)) {
             let before = self.implied_returns();
-            self.write_implied(&before, push)?;
+            self.write_implied_steps(&before, push)?;
             self.frames.clear();
         }
         if switches && !self.frames.is_empty() {
@@ -415,15 +415,15 @@ impl<'a> ThreadReplay<'a> {
                 (0..self.interrupted.len()).find_map(|n| Some((n, self.implied_steps_to(contains_instruction(self.interrupted[n]))?)));
             if let Some((number, route)) = found {
                 self.interrupted.drain(..=number);
-                self.apply_implied(Some(route), push)?;
+                self.apply_implied_steps(Some(route), push)?;
             }
         }
         if is_entry {
             let route = self.implied_steps_to_outside(block);
-            self.apply_implied(route, push)?;
+            self.apply_implied_steps(route, push)?;
         }
         self.switches += u64::from(!is_entry && !self.frames.is_empty());
-        self.enter_from_outside(block, push)
+        self.enter_function_from_outside(block, push)
     }
 
     /// Returns the steps by which the innermost functions return to untraced code, which then enters `block`. For example, a signal handler
@@ -454,7 +454,7 @@ impl<'a> ThreadReplay<'a> {
 
     /// Unwinds the stack to a function that can continue with `block`, or else to the innermost call of the function that contains `block`.
     /// Returns false if the stack has no call of this function.
-    fn unwind(&mut self, block: TraceBlock, push: Push) -> Result<bool> {
+    fn unwind_to_block(&mut self, block: TraceBlock, push: EventPushFunction) -> Result<bool> {
         let function = self.code.function_of(block);
         let is_own = |depth: &usize| self.code.function_of(self.frames[*depth - 1].block) == function;
         let depths = (1..=self.frames.len()).rev().filter(is_own);
@@ -476,7 +476,7 @@ impl<'a> ThreadReplay<'a> {
     }
 
     /// Returns true if the frame can only return next.
-    fn has_returned(&self, frame: ReplayFrame) -> bool {
+    fn can_only_return(&self, frame: ReplayFrame) -> bool {
         let mut frame = frame;
         while let Some(next) = self.unwatched_successor(frame) {
             frame = ReplayFrame { block: next, calls: 0 };
@@ -498,29 +498,29 @@ impl<'a> ThreadReplay<'a> {
         before
     }
 
-    fn enter_from_outside(&mut self, block: TraceBlock, push: Push) -> Result<()> {
+    fn enter_function_from_outside(&mut self, block: TraceBlock, push: EventPushFunction) -> Result<()> {
         push(TraceEvent::Call { outside: true, tail: false })?;
-        self.drop_stale_outermost();
+        self.drop_stale_outermost_frames();
         self.frames.push(ReplayFrame { block, calls: 0 });
         self.outermost.push(self.frames.len());
         Ok(())
     }
 
     /// Removes depths above the current one, because their frames have been popped and new frames may get the same depths.
-    fn drop_stale_outermost(&mut self) {
+    fn drop_stale_outermost_frames(&mut self) {
         while self.outermost.last().is_some_and(|outermost| *outermost > self.frames.len()) {
             self.outermost.pop();
         }
     }
 
     /// Continues on another stack. All functions on the old stack are unwound, because it is not known which stack a later switch resumes.
-    fn switch_stack(&mut self, block: TraceBlock, push: Push) -> Result<()> {
+    fn switch_stack(&mut self, block: TraceBlock, push: EventPushFunction) -> Result<()> {
         self.switches += 1;
         for _ in 0..self.frames.len() {
             push(TraceEvent::Unwind)?;
         }
         self.frames.clear();
-        self.enter_from_outside(block, push)
+        self.enter_function_from_outside(block, push)
     }
 }
 

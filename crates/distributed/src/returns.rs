@@ -5,22 +5,22 @@
 //! The part after a call is watched only if later blocks do not show whether it was executed. They usually do, because calls of traced
 //! functions are recorded, and functions of the C library return unless the stack is unwound.
 
-use crate::imports::{Assumption, ImportingImage, abandons_frames, unversioned};
+use crate::imports::{ImportingImage, UntracedCodeAssumption, abandons_frames, strip_symbol_version};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use trodden_binary::graph::{
-    BlockEnd, BlockIndex, CallKind, CallSite, CodeBlock, CodeCallee, CodeEdge, CodeEdgeKind, CompilerFrequencies, FunctionGraph,
-    GraphObservation, ProgramGraph, Returns,
+    BlockEnd, BlockIndex, CallKind, CallReturns, CallSite, CodeBlock, CodeCallee, CodeEdge, CodeEdgeKind, CompilerFrequencies,
+    FunctionGraph, GraphObservation, ProgramGraph,
 };
 use trodden_witness::Opaque;
 
 /// Cuts the blocks of all functions after their calls and at the addresses in `further`. Returns the start addresses of the new
 /// blocks.
 /// `next` returns the address of the instruction after the one at an address.
-pub fn cut_blocks(graphs: &mut ProgramGraph, further: &BTreeSet<u64>, next: &dyn Fn(u64) -> Option<u64>) -> HashSet<u64> {
+pub fn cut_blocks_after_calls(graphs: &mut ProgramGraph, further: &BTreeSet<u64>, next: &dyn Fn(u64) -> Option<u64>) -> HashSet<u64> {
     let mut pieces = HashSet::new();
     for function in &mut graphs.functions {
         let cuts: Vec<BlockCuts> =
-            (0..).zip(&function.blocks).map(|(n, block)| find_cuts(function, BlockIndex(n), block, further, next)).collect();
+            (0..).zip(&function.blocks).map(|(n, block)| find_block_cuts(function, BlockIndex(n), block, further, next)).collect();
         if cuts.iter().any(|c| !c.is_empty()) {
             cut_function(function, &cuts, &graphs.observations);
             pieces.extend(cuts.into_iter().flat_map(BTreeMap::into_keys));
@@ -32,7 +32,7 @@ pub fn cut_blocks(graphs: &mut ProgramGraph, further: &BTreeSet<u64>, next: &dyn
 /// The cuts of a block: for each part but the first, its start address and the address of the instruction before it.
 type BlockCuts = BTreeMap<u64, u64>;
 
-fn find_cuts(
+fn find_block_cuts(
     function: &FunctionGraph,
     index: BlockIndex,
     block: &CodeBlock,
@@ -142,7 +142,7 @@ fn cut_function(function: &mut FunctionGraph, cuts: &[BlockCuts], observations: 
 
 /// Returns the parts of blocks that need not be watched, because later blocks show whether they were executed. The argument of `returns` is
 /// the entry of a function; the result is true if the function is traced and cannot switch stacks.
-pub fn unwatched_pieces(
+pub fn find_unwatched_pieces(
     graphs: &ProgramGraph,
     image: &ImportingImage,
     pieces: &HashSet<u64>,
@@ -168,11 +168,11 @@ fn is_return_visible(call: &CallSite, image: &ImportingImage, unwinds: bool, ret
         CodeCallee::Function(entry) => returns(entry),
         CodeCallee::OneOf(entries) => entries.iter().all(returns),
         CodeCallee::Import(name) => {
-            is_libc_import(name, image) && !unwinds && image.behaviour_of_import(name, Assumption::Usual) == Opaque::RETURNS
+            is_libc_import(name, image) && !unwinds && image.behaviour_of_import(name, UntracedCodeAssumption::Usual) == Opaque::RETURNS
         }
         CodeCallee::Indirect => false,
     };
-    is_return_visible && call.returns == Returns::Maybe
+    is_return_visible && call.returns == CallReturns::Maybe
 }
 
 /// Returns true if a call may abandon the calling function, by `longjmp`, an exception or a stack switch, before a watched block of the
@@ -187,5 +187,5 @@ fn may_leave_unseen(call: &CallSite, image: &ImportingImage, is_seen: &dyn Fn(u6
 }
 
 fn is_libc_import(name: &str, image: &ImportingImage) -> bool {
-    name.contains("@GLIBC_") && !image.exports.contains_key(unversioned(name))
+    name.contains("@GLIBC_") && !image.exports.contains_key(strip_symbol_version(name))
 }

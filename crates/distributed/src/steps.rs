@@ -1,7 +1,7 @@
 //! The steps by which a replay explains recorded blocks, and a cache of them. A step depends only on its key ([`StepKey`]), so it can be
 //! cached.
 
-use crate::imports::{Assumption, assumed_behaviour};
+use crate::imports::{UntracedCodeAssumption, assumed_behaviour};
 use std::cell::Cell;
 use trodden_binary::graph::{CallSite, CodeCallee, FunctionGraph};
 use trodden_trace::TraceBlock;
@@ -12,7 +12,7 @@ pub type StepKey = (ReplayFrame, TraceBlock, EnterableFunctions, bool);
 
 const STEP_CACHE_SIZE: usize = 1 << 13;
 /// Marks an unused entry of the cache. No packed key has this value, because its bits for [`EnterableFunctions`] would be invalid.
-const UNUSED_ENTRY: u64 = u64::MAX;
+const UNUSED_CACHE_KEY: u64 = u64::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ReplayFrame {
@@ -52,7 +52,7 @@ pub struct StepCache(Vec<Cell<(u64, ReplayStep)>>);
 
 impl StepCache {
     pub fn new() -> Self {
-        Self(vec![Cell::new((UNUSED_ENTRY, ReplayStep::None)); STEP_CACHE_SIZE])
+        Self(vec![Cell::new((UNUSED_CACHE_KEY, ReplayStep::None)); STEP_CACHE_SIZE])
     }
 
     /// Returns the cached step for a key. If there is none, calls `compute` and caches its result.
@@ -96,13 +96,13 @@ impl SuccessorCache {
 /// Packs a key into one word, which is fast to hash and to compare. Returns `None` if the program is so large that the key does not fit.
 #[inline]
 fn pack_key((frame, block, enters, has_returned): StepKey) -> Option<u64> {
-    const BLOCK_BITS: u32 = 25;
-    const CALL_BITS: u32 = 11;
-    const { assert!(2 * BLOCK_BITS + CALL_BITS + 3 == u64::BITS) };
-    let fits = (frame.block.0 | block.0) >> BLOCK_BITS == 0 && frame.calls >> CALL_BITS == 0;
+    const PACKED_BLOCK_BITS: u32 = 25;
+    const PACKED_CALL_BITS: u32 = 11;
+    const { assert!(2 * PACKED_BLOCK_BITS + PACKED_CALL_BITS + 3 == u64::BITS) };
+    let fits = (frame.block.0 | block.0) >> PACKED_BLOCK_BITS == 0 && frame.calls >> PACKED_CALL_BITS == 0;
     let flags = (enters as u64) << 1 | u64::from(has_returned);
-    let place = u64::from(frame.block.0) << CALL_BITS | u64::from(frame.calls);
-    fits.then_some((place << BLOCK_BITS | u64::from(block.0)) << 3 | flags)
+    let place = u64::from(frame.block.0) << PACKED_CALL_BITS | u64::from(frame.calls);
+    fits.then_some((place << PACKED_BLOCK_BITS | u64::from(block.0)) << 3 | flags)
 }
 
 impl EnterableFunctions {
@@ -117,7 +117,7 @@ impl EnterableFunctions {
 
 fn usually_enters(call: &CallSite, function: &FunctionGraph) -> bool {
     match &call.callee {
-        CodeCallee::Import(name) => function.is_address_taken && assumed_behaviour(name, Assumption::Usual).calls_back,
+        CodeCallee::Import(name) => function.is_address_taken && assumed_behaviour(name, UntracedCodeAssumption::Usual).calls_back,
         CodeCallee::Indirect => function.is_address_taken,
         _ => may_enter(call, function),
     }

@@ -15,13 +15,13 @@ use trodden_witness::{EdgeWeights, Weights, Witness, WitnessFunctionId};
 
 /// Execution counts of blocks, by address, and of steps from one block to another in the same function call.
 #[derive(Clone, Debug, Default)]
-pub struct Executions {
+pub struct BlockExecutionCounts {
     blocks: HashMap<u64, u64>,
     /// For pairs of blocks, the number of times that a function continued from one to the other.
     steps: HashMap<(u64, u64), u64>,
 }
 
-impl Executions {
+impl BlockExecutionCounts {
     /// Counts the executions in a trace. `hash` identifies the build that the trace must be of.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ pub fn estimate_weights(model: &WitnessModel, graphs: &ProgramGraph) -> Weights 
         .program
         .function_ids()
         .map(|f| match model.functions[f.index()].map(|place| &graphs.functions[place]) {
-            Some(function) => from_compiler_map(model, f, function, measured).unwrap_or(EdgeWeights::Unknown),
+            Some(function) => edge_weights_from_compiler(model, f, function, measured).unwrap_or(EdgeWeights::Unknown),
             None => EdgeWeights::Unknown,
         })
         .collect();
@@ -104,7 +104,7 @@ pub fn estimate_weights(model: &WitnessModel, graphs: &ProgramGraph) -> Weights 
 
 /// Returns edge frequencies from the compiler: numbers of executions per run if the compiler had measured entry counts, and otherwise
 /// shares of the edge's source node. Returns `None` if the compiler has stored none for the function.
-fn from_compiler_map(model: &WitnessModel, f: WitnessFunctionId, function: &FunctionGraph, measured: bool) -> Option<EdgeWeights> {
+fn edge_weights_from_compiler(model: &WitnessModel, f: WitnessFunctionId, function: &FunctionGraph, measured: bool) -> Option<EdgeWeights> {
     let map = function.frequencies.as_ref().filter(|m| m.edges.len() == function.edges.len() && !m.edges.is_empty())?;
     let graph = &model.program.function(f).graph;
     let block = |n: Node| start_of_block(model, f, n, Some(function)).and_then(|b| function.block_starting_at(b));
@@ -126,7 +126,7 @@ fn from_compiler_map(model: &WitnessModel, f: WitnessFunctionId, function: &Func
 }
 
 /// Returns the addresses at which a measuring run counts executions, in ascending order: function entries and loop heads.
-pub fn measured_sites(model: &WitnessModel) -> Vec<(u64, Witness)> {
+pub fn sites_counted_for_weights(model: &WitnessModel) -> Vec<(u64, Witness)> {
     let mut sites: Vec<(u64, Witness)> =
         nodes_whose_counts_correct_weights(&model.program).into_iter().filter_map(|w| Some((model.addresses[w.index()]?, w))).collect();
     sites.sort_unstable();

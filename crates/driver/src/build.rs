@@ -14,7 +14,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
-use trodden_launch::process::cannot_run;
+use trodden_launch::process::cannot_run_error;
 use trodden_text::words::{list_names, plural};
 use trodden_unit::Settings;
 use trodden_unit::cache::CACHE_VARIABLE;
@@ -78,7 +78,7 @@ pub fn run(context: &DriverContext, build: &BuildJob) -> Result<BuildResult> {
         path_prefix.extend(prepare_lto(context, &llvm, &mut command)?);
     }
     command.env("PATH", build_search_path(context, path_prefix)?);
-    let status = command.status().map_err(|e| cannot_run(&build.command[0], e))?;
+    let status = command.status().map_err(|e| cannot_run_error(&build.command[0], e))?;
     let events = events::read(&log)?;
     let images = log_summary(context, &events, status.success(), is_for_traces);
     if build.settings.known.is_some() && !images.is_empty() {

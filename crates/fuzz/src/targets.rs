@@ -16,7 +16,7 @@ use trodden_hardware::OperationMapping;
 use trodden_hardware::processor::ProcessorParameters;
 use trodden_profile::stream::{LiveStream, StreamLog};
 use trodden_profile::{FunctionPaths, Profile, RawProfile};
-use trodden_trace::block_file::{DIFFERENCES, PREDICTED, TraceBlockKind, Writer};
+use trodden_trace::block_file::{BlockFileWriter, DIFFERENCE_LAYOUT, PREDICTION_LAYOUT, TraceBlockKind};
 use trodden_trace::{PARTIAL_TRACE_FORMAT, PartialTrace, TRACE_FORMAT, ThreadNumber, TraceFile};
 use trodden_unit::{Frame, UnitMap};
 use trodden_wire::RAW_VERSION;
@@ -151,12 +151,12 @@ fn read_traces(folder: &Path, input: &[u8]) -> io::Result<bool> {
     let _ = (TraceFile::open(&file), PartialTrace::open(&file));
     let mut is_read = true;
     for (format, is_trace) in [(TRACE_FORMAT, true), (PARTIAL_TRACE_FORMAT, false)] {
-        let mut writer = Writer::create(&file, format).map_err(io::Error::other)?;
+        let mut writer = BlockFileWriter::create(&file, format).map_err(io::Error::other)?;
         let mut rest = input;
         while let [kind, thread, count, index, low, high, after @ ..] = rest {
             let size = usize::from(u16::from_le_bytes([*low, *high]));
             let Some((content, next)) = after.split_at_checked(usize::from(*index) + size) else { break };
-            let layout = if *kind & 0x80 == 0 { DIFFERENCES } else { PREDICTED };
+            let layout = if *kind & 0x80 == 0 { DIFFERENCE_LAYOUT } else { PREDICTION_LAYOUT };
             let kind = [TraceBlockKind::Description, TraceBlockKind::Symbols, TraceBlockKind::End][usize::from(kind & 0x7f) % 3];
             let (index, data) = content.split_at(usize::from(*index));
             writer.append(kind, layout, (u32::from(*thread), u32::from(*count)), index, data).map_err(io::Error::other)?;
@@ -228,7 +228,7 @@ fn read_otf2(_: &Path, input: &[u8]) -> io::Result<bool> {
 }
 
 fn read_perf_script(folder: &Path, input: &[u8]) -> io::Result<bool> {
-    String::from_utf8_lossy(input).lines().for_each(|line| drop(trodden_trace::perf_script::parse(line)));
+    String::from_utf8_lossy(input).lines().for_each(|line| drop(trodden_trace::perf_script::parse_script_line(line)));
     run_commands(folder, "F", input, &["simulate --partial --from F"])
 }
 

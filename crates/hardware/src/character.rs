@@ -3,29 +3,29 @@
 //! whether the two power models rank paths alike.
 
 use crate::processor::ProcessorEvent;
-use crate::profile::{PathProfile, overlap};
+use crate::profile::{PathProfile, compute_overlap};
 use crate::profiler::{Metric, Profiler};
-use crate::statistics::{cumulative, rank_correlation};
+use crate::statistics::{compute_cumulative_shares, rank_correlation};
 use serde::Serialize;
 
 /// Characteristics of a program's paths.
 #[derive(Clone, Debug, Serialize)]
-pub struct Character {
+pub struct PathCharacteristics {
     /// For each metric, the share of its total that the hottest paths account for (figure 5.2).
-    pub skew: Vec<Skew>,
+    pub skew: Vec<MetricSkew>,
     /// Cumulative distribution of executed instructions over path lengths (figure 5.3).
     pub lengths: Vec<LengthPoint>,
     /// For each event, how far its profile overlaps with the frequency profile (section 5.3).
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub events: Vec<EventProfile>,
+    pub events: Vec<EventProfileAgreement>,
     /// How far the analytical and the cycle-level power model agree; `None` unless both were counted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub power_models: Option<Agreement>,
+    pub power_models: Option<ProfileAgreement>,
 }
 
 /// The cumulative distribution of a metric over the hottest paths.
 #[derive(Clone, Debug, Serialize)]
-pub struct Skew {
+pub struct MetricSkew {
     /// Name of the metric. `instructions-executed` is exact: unlike the others, no hardware counter limits it.
     pub metric: String,
     /// Points in ascending order of their number of paths.
@@ -52,7 +52,7 @@ pub struct LengthPoint {
 
 /// How far the profile of one event overlaps with the frequency profile.
 #[derive(Clone, Debug, Serialize)]
-pub struct EventProfile {
+pub struct EventProfileAgreement {
     /// Name of the event.
     pub metric: String,
     /// Overlap of the two complete profiles, in percent; `None` if one of them is empty.
@@ -61,7 +61,7 @@ pub struct EventProfile {
 
 /// How far two profiles agree.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Agreement {
+pub struct ProfileAgreement {
     /// Spearman's rank correlation, from -1 to 1; `None` if it is undefined.
     pub rank_correlation: Option<f64>,
     /// Overlap of the two profiles, in percent; `None` if one of them is empty.
@@ -69,22 +69,24 @@ pub struct Agreement {
 }
 
 /// Computes the characteristics of the paths in a profiler's complete profiles. Metrics that the profiler does not profile are omitted.
-pub fn characterize(profiler: &Profiler, metrics: &[Metric]) -> Character {
+pub fn characterize_paths(profiler: &Profiler, metrics: &[Metric]) -> PathCharacteristics {
     let mut shown = vec![Metric::Instructions, Metric::Frequency];
     shown.extend(metrics.iter().filter(|m| **m != Metric::Frequency));
-    let skew = |metric: &Metric| Some(Skew { metric: metric_name(*metric), points: skew_points(profiler.complete_profile(*metric)?) });
-    let frequency = profiler.complete_profile(Metric::Frequency);
-    let event = |metric: &Metric| EventProfile {
+    let skew =
+        |metric: &Metric| Some(MetricSkew { metric: metric_name(*metric), points: skew_points(profiler.complete_path_profile(*metric)?) });
+    let frequency = profiler.complete_path_profile(Metric::Frequency);
+    let event = |metric: &Metric| EventProfileAgreement {
         metric: metric_name(*metric),
-        overlap_with_frequency: profiler.complete_profile(*metric).zip(frequency).and_then(|(one, other)| overlap(one, other)),
+        overlap_with_frequency: profiler.complete_path_profile(*metric).zip(frequency).and_then(|(one, other)| compute_overlap(one, other)),
     };
-    let power = |event: ProcessorEvent| profiler.complete_profile(Metric::Event(event as usize));
+    let power = |event: ProcessorEvent| profiler.complete_path_profile(Metric::Event(event as usize));
     let models = power(ProcessorEvent::AnalyticalPower).zip(power(ProcessorEvent::CyclePower));
-    Character {
+    PathCharacteristics {
         skew: shown.iter().filter_map(skew).collect(),
         lengths: length_points(profiler.instructions_by_length()),
         events: metrics.iter().filter(|m| **m != Metric::Frequency).map(event).collect(),
-        power_models: models.map(|(one, other)| Agreement { rank_correlation: rank_correlation(one, other), overlap: overlap(one, other) }),
+        power_models: models
+            .map(|(one, other)| ProfileAgreement { rank_correlation: rank_correlation(one, other), overlap: compute_overlap(one, other) }),
     }
 }
 
@@ -97,7 +99,7 @@ fn metric_name(metric: Metric) -> String {
 }
 
 fn skew_points(profile: &PathProfile) -> Vec<SkewPoint> {
-    cumulative(&profile.hottest()).into_iter().map(|(paths, percent)| SkewPoint { paths, percent }).collect()
+    compute_cumulative_shares(&profile.hottest_paths()).into_iter().map(|(paths, percent)| SkewPoint { paths, percent }).collect()
 }
 
 fn length_points(instructions: &[u64]) -> Vec<LengthPoint> {

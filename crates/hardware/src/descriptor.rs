@@ -3,7 +3,7 @@
 use crate::stream::Address;
 
 /// Maximum number of branches in a descriptor. The published limit is 32; the detector's own limit is a parameter.
-pub const MAX_BRANCHES: u8 = 64;
+pub const MAX_DESCRIPTOR_BRANCHES: u8 = 64;
 
 /// Identifies a path. Unconditional branches count as taken branches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -18,13 +18,13 @@ pub struct PathDescriptor {
 
 impl PathDescriptor {
     /// Creates a path without branches.
-    pub fn starting_at(start: Address) -> PathDescriptor {
+    pub fn start_at_address(start: Address) -> PathDescriptor {
         PathDescriptor { start, length: 0, outcomes: 0 }
     }
 
-    /// Appends a branch. The caller ensures that the length is below [`MAX_BRANCHES`].
+    /// Appends a branch. The caller ensures that the length is below [`MAX_DESCRIPTOR_BRANCHES`].
     pub fn push(&mut self, is_taken: bool) {
-        debug_assert!(self.length < MAX_BRANCHES, "a descriptor holds {MAX_BRANCHES} branches");
+        debug_assert!(self.length < MAX_DESCRIPTOR_BRANCHES, "a descriptor holds {MAX_DESCRIPTOR_BRANCHES} branches");
         self.outcomes |= u64::from(is_taken) << self.length;
         self.length += 1;
     }
@@ -46,12 +46,12 @@ mod tests {
 
     #[test]
     fn outcomes_are_returned_in_order() {
-        let mut path = PathDescriptor::starting_at(Address(0x10));
+        let mut path = PathDescriptor::start_at_address(Address(0x10));
         let outcomes = [true, false, false, true, true];
         outcomes.iter().for_each(|o| path.push(*o));
         assert_eq!((path.length, path.outcomes), (5, 0b11001));
         assert_eq!(path.outcomes().collect::<Vec<_>>(), outcomes);
-        (5..MAX_BRANCHES).for_each(|_| path.push(true));
+        (5..MAX_DESCRIPTOR_BRANCHES).for_each(|_| path.push(true));
         assert_eq!(path.outcomes().filter(|o| *o).count(), 62);
     }
 }

@@ -7,11 +7,11 @@
 //! - A path may begin in a procedure that the previous path was extended into. The new path then inherits the number of extensions;
 //!   otherwise, the return of that procedure would pop the entry of a different procedure.
 
-use crate::descriptor::{MAX_BRANCHES, PathDescriptor};
+use crate::descriptor::{MAX_DESCRIPTOR_BRANCHES, PathDescriptor};
 use crate::error::HardwareError;
 use crate::events::{CounterWidth, EventCounts};
-use crate::mapping::{BranchType, Extension, OperationMapping, Operations};
-use crate::path_stack::{Overflow, PathEntry};
+use crate::mapping::{BranchType, OperationMapping, PathExtension, PathStackOperations};
+use crate::path_stack::{PathEntry, StackOverflowPolicy};
 use crate::program_stacks::{ProgramStacks, ReturnTarget};
 use crate::stream::{Address, RetiredBranch, StreamEvent};
 
@@ -37,7 +37,7 @@ pub struct DetectorParameters {
     /// Maximum number of entries on the path stack.
     pub stack_entries: usize,
     /// What happens when the path stack is full.
-    pub overflow: Overflow,
+    pub overflow: StackOverflowPolicy,
     /// How the path stack is repaired after `longjmp` and exceptions.
     pub repair: StackRepair,
     /// Width of the event counter in each entry.
@@ -52,7 +52,7 @@ impl DetectorParameters {
             mapping,
             length_limit: 32,
             stack_entries: 32,
-            overflow: Overflow::Drop,
+            overflow: StackOverflowPolicy::Drop,
             repair: StackRepair::Frames,
             counter_width: CounterWidth::PUBLISHED,
         }
@@ -60,7 +60,7 @@ impl DetectorParameters {
 
     /// Checks that all parameters are in range.
     pub fn check(&self) -> Result<(), HardwareError> {
-        if !(1..=MAX_BRANCHES).contains(&self.length_limit) {
+        if !(1..=MAX_DESCRIPTOR_BRANCHES).contains(&self.length_limit) {
             return Err(HardwareError::parameter("branches of a path", self.length_limit, "1 to 64"));
         }
         if self.stack_entries == 0 {
@@ -180,7 +180,7 @@ impl Detector {
     pub fn new(parameters: DetectorParameters) -> Result<Detector, HardwareError> {
         parameters.check()?;
         let has_frame_repair = parameters.repair == StackRepair::Frames && parameters.mapping.follows_procedures();
-        let extends_calls = matches!(parameters.mapping.extension, Extension::Calls(_));
+        let extends_calls = matches!(parameters.mapping.extension, PathExtension::Calls(_));
         let stacks = ProgramStacks::new(parameters.stack_entries, parameters.overflow, extends_calls);
         Ok(Detector { parameters, has_frame_repair, stacks, counts: DetectorCounts::default() })
     }
@@ -203,17 +203,17 @@ impl Detector {
     pub fn process_event(&mut self, event: &StreamEvent, events: &EventCounts, emit: &mut impl FnMut(&CompletedPath)) {
         match event {
             StreamEvent::Branch(branch) => self.process_branch(branch, events, emit),
-            StreamEvent::Begin(start) => self.restart(*start),
+            StreamEvent::Begin(start) => self.restart_at_address(*start),
             StreamEvent::Gap(next) => {
                 self.counts.gaps += 1;
-                self.restart(*next);
+                self.restart_at_address(*next);
             }
             StreamEvent::Interrupt(handler) => {
                 self.counts.interrupts += 1;
                 self.stacks.enter_handler(*handler);
             }
             StreamEvent::Resume(_) => self.stacks.leave_handler(),
-            StreamEvent::End(_) => self.stacks.discard_all(),
+            StreamEvent::End(_) => self.stacks.discard_all_entries(),
         }
     }
 
@@ -223,18 +223,18 @@ impl Detector {
         let class = BranchType::from_branch(branch);
         let frame = branch.stack.filter(|_| self.has_frame_repair);
         if frame.is_none() && matches!(class, BranchType::Call | BranchType::Return) {
-            self.stacks.settle_handler(None);
+            self.stacks.move_handler_to_its_stack(None);
         }
-        let return_target = frame.map_or(ReturnTarget::Caller, |at| self.repair_before(class, at, branch.target));
+        let return_target = frame.map_or(ReturnTarget::Caller, |at| self.repair_stack_before_branch(class, at, branch.target));
         let (mut operations, unwound) = self.select_operations(class, return_target, frame, branch);
-        if unwound == Unwound::Unknown {
+        if unwound == UnwoundEntries::Unknown {
             operations.push = true;
         }
         let end = self.update_top(branch, operations, events).unwrap_or(PathEndReason::Branch(class));
         let is_split = end == PathEndReason::Limit;
         let replaced = if operations.pop || is_split { self.complete_path(end, emit) } else { None };
-        if let Unwound::Entries(number) = unwound {
-            self.stacks.discard(number);
+        if let UnwoundEntries::Entries(number) = unwound {
+            self.stacks.discard_top_entries(number);
         }
         if is_split {
             // The branch that reached the limit is a call, so the caller's path continues after the call returns.
@@ -252,13 +252,13 @@ impl Detector {
         }
         if self.stacks.paths().depth() == 0 {
             self.counts.underflows += 1;
-            self.stacks.paths().push(PathEntry::starting_at(branch.next()));
+            self.stacks.paths().push(PathEntry::start_at_address(branch.next()));
         }
     }
 
     /// Repairs the path stack before a call or a return, if necessary. Returns where a return leads; for all other branches, returns
     /// `Caller`.
-    fn repair_before(&mut self, class: BranchType, at: Address, target: Address) -> ReturnTarget {
+    fn repair_stack_before_branch(&mut self, class: BranchType, at: Address, target: Address) -> ReturnTarget {
         match class {
             BranchType::Call => self.stacks.prepare_call(at),
             BranchType::Return => {
@@ -279,43 +279,48 @@ impl Detector {
         return_target: ReturnTarget,
         frame: Option<Address>,
         branch: &RetiredBranch,
-    ) -> (Operations, Unwound) {
+    ) -> (PathStackOperations, UnwoundEntries) {
         if return_target == ReturnTarget::Jump {
-            return (Operations { pop: true, push: true, ..self.parameters.mapping.operations(class) }, Unwound::Nothing);
+            return (PathStackOperations { pop: true, push: true, ..self.parameters.mapping.operations(class) }, UnwoundEntries::Nothing);
         }
         let is_extended = self.stacks.paths().top().is_some_and(|top| top.extensions > 0);
         let operations = self.extend_operations(class);
         match (class, frame) {
             (BranchType::Call, Some(at)) if !operations.push => self.stacks.record_extension(at, branch.fall_through),
             (BranchType::Return, Some(_)) if !operations.pop => {
-                self.stacks.end_extended();
+                self.stacks.end_innermost_extension();
                 if is_extended && return_target != ReturnTarget::Caller {
                     // The return does not lead to the code after the call, so the extended path ends here.
-                    return (Operations { pop: true, push: return_target == ReturnTarget::Landing, ..operations }, Unwound::Nothing);
+                    return (
+                        PathStackOperations { pop: true, push: return_target == ReturnTarget::Landing, ..operations },
+                        UnwoundEntries::Nothing,
+                    );
                 }
             }
-            (BranchType::Return, None) if operations.pop && self.has_frame_repair => return (operations, self.find_unwound(branch.target)),
+            (BranchType::Return, None) if operations.pop && self.has_frame_repair => {
+                return (operations, self.find_unwound_entries(branch.target));
+            }
             (BranchType::Indirect, _) => self.stacks.record_indirect_jump(),
             _ => {}
         }
-        (operations, Unwound::Nothing)
+        (operations, UnwoundEntries::Nothing)
     }
 
     /// Returns the operations of a branch class. If the mapping extends paths, they depend on how often the path on top was extended.
-    fn extend_operations(&mut self, class: BranchType) -> Operations {
+    fn extend_operations(&mut self, class: BranchType) -> PathStackOperations {
         let default = self.parameters.mapping.operations(class);
         let Some(top) = self.stacks.paths().top() else { return default };
-        let extended = Operations { pop: false, push: false, ..default };
+        let extended = PathStackOperations { pop: false, push: false, ..default };
         match (self.parameters.mapping.extension, class) {
-            (Extension::Loops(limit), BranchType::Backward | BranchType::BackwardNotTaken) if default.pop && top.extensions < limit => {
+            (PathExtension::Loops(limit), BranchType::Backward | BranchType::BackwardNotTaken) if default.pop && top.extensions < limit => {
                 top.extensions += 1;
-                Operations { update: true, ..extended }
+                PathStackOperations { update: true, ..extended }
             }
-            (Extension::Calls(limit), BranchType::Call) if top.extensions < limit => {
+            (PathExtension::Calls(limit), BranchType::Call) if top.extensions < limit => {
                 top.extensions += 1;
                 extended
             }
-            (Extension::Calls(_), BranchType::Return) if top.extensions > 0 => {
+            (PathExtension::Calls(_), BranchType::Return) if top.extensions > 0 => {
                 top.extensions -= 1;
                 extended
             }
@@ -324,7 +329,7 @@ impl Detector {
     }
 
     /// Updates the top entry. Returns [`PathEndReason::Limit`] if the path reached the length limit.
-    fn update_top(&mut self, branch: &RetiredBranch, operations: Operations, events: &EventCounts) -> Option<PathEndReason> {
+    fn update_top(&mut self, branch: &RetiredBranch, operations: PathStackOperations, events: &EventCounts) -> Option<PathEndReason> {
         let top = self.stacks.paths().top()?;
         self.counts.saturated += u64::from(top.events.add(events, self.parameters.counter_width));
         top.instructions = top.instructions.saturating_add(branch.instructions);
@@ -345,12 +350,12 @@ impl Detector {
 
     /// Pushes a path that begins after a branch. If it replaces a path that has just ended (`replaced`), it belongs to the same procedure.
     fn push_path(&mut self, start: Address, replaced: Option<PathEntry>) {
-        let mut entry = PathEntry::starting_at(start);
+        let mut entry = PathEntry::start_at_address(start);
         if let Some(before) = replaced {
             entry.return_address = before.return_address;
             entry.stack = before.stack;
             entry.is_handler = before.is_handler;
-            if matches!(self.parameters.mapping.extension, Extension::Calls(_)) {
+            if matches!(self.parameters.mapping.extension, PathExtension::Calls(_)) {
                 entry.extensions = before.extensions;
             }
         }
@@ -358,36 +363,36 @@ impl Detector {
     }
 
     /// Finds the entries that a return to `target` discards in addition to the one on top.
-    fn find_unwound(&mut self, target: Address) -> Unwound {
+    fn find_unwound_entries(&mut self, target: Address) -> UnwoundEntries {
         match self.stacks.paths().top().and_then(|top| top.return_address) {
             Some(expected) if expected != target => {}
-            _ => return Unwound::Nothing,
+            _ => return UnwoundEntries::Nothing,
         }
-        match self.stacks.paths().entries_above(|entry| entry.return_address == Some(target)) {
+        match self.stacks.paths().count_entries_above_match(|entry| entry.return_address == Some(target)) {
             Some(above) => {
                 self.counts.guessed_repairs += 1;
-                Unwound::Entries(above)
+                UnwoundEntries::Entries(above)
             }
             None => {
                 self.counts.unmatched_returns += 1;
-                Unwound::Unknown
+                UnwoundEntries::Unknown
             }
         }
     }
 
-    fn restart(&mut self, start: Address) {
-        self.stacks.discard_all();
-        self.stacks.paths().push(PathEntry::starting_at(start));
+    fn restart_at_address(&mut self, start: Address) {
+        self.stacks.discard_all_entries();
+        self.stacks.paths().push(PathEntry::start_at_address(start));
     }
 }
 
 fn new_callee_entry(branch: &RetiredBranch) -> PathEntry {
-    PathEntry { return_address: Some(branch.fall_through), stack: branch.stack, ..PathEntry::starting_at(branch.next()) }
+    PathEntry { return_address: Some(branch.fall_through), stack: branch.stack, ..PathEntry::start_at_address(branch.next()) }
 }
 
 /// The entries that a return discards in addition to the one that it pops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unwound {
+enum UnwoundEntries {
     /// None, because the return belongs to the entry on top.
     Nothing,
     /// This many: the return belongs to the entry below them.

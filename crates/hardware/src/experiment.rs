@@ -7,11 +7,12 @@
 use crate::error::HardwareError;
 
 /// Published first rows of the designs with 8, 12, 16, 20 and 24 runs; `+` is the high level.
-const FIRST_ROWS: [&str; 5] = ["+++-+--", "++-+++---+-", "++++-+-++--+---", "++--++++-+-+----++-", "+++++-+-++--++--+-+----"];
+const PLACKETT_BURMAN_FIRST_ROWS: [&str; 5] =
+    ["+++-+--", "++-+++---+-", "++++-+-++--+---", "++--++++-+-+----++-", "+++++-+-++--++--+-+----"];
 
 /// An experimental design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Design {
+pub enum ExperimentalDesign {
     /// All combinations of levels.
     FullFactorial,
     /// A small subset of the combinations of two-level factors.
@@ -23,7 +24,7 @@ pub enum Design {
 
 /// The effect of a factor on the response.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Effect {
+pub struct FactorEffect {
     /// Index of the factor.
     pub factor: usize,
     /// Mean response at the factor's last level minus mean response at its first level.
@@ -38,10 +39,10 @@ pub struct Effect {
 /// # Errors
 /// Fails if a full factorial design has no combinations or more than 65536. Also fails if a Plackett-Burman design has more than
 /// 23 factors, or a factor that does not have exactly two levels.
-pub fn combinations(design: Design, levels: &[usize]) -> Result<Vec<Vec<usize>>, HardwareError> {
+pub fn level_combinations(design: ExperimentalDesign, levels: &[usize]) -> Result<Vec<Vec<usize>>, HardwareError> {
     match design {
-        Design::FullFactorial => full_factorial(levels),
-        Design::PlackettBurman { foldover } => plackett_burman(levels, foldover),
+        ExperimentalDesign::FullFactorial => full_factorial(levels),
+        ExperimentalDesign::PlackettBurman { foldover } => plackett_burman(levels, foldover),
     }
 }
 
@@ -66,7 +67,7 @@ fn plackett_burman(levels: &[usize], foldover: bool) -> Result<Vec<Vec<usize>>, 
     if let Some(other) = levels.iter().find(|l| **l != 2) {
         return Err(HardwareError::parameter("levels of a factor", other, "two, low and high, in a Plackett-Burman design"));
     }
-    let Some(first) = FIRST_ROWS.into_iter().find(|row| row.len() >= levels.len()) else {
+    let Some(first) = PLACKETT_BURMAN_FIRST_ROWS.into_iter().find(|row| row.len() >= levels.len()) else {
         return Err(HardwareError::parameter("factors", levels.len(), "at most 23 in a Plackett-Burman design"));
     };
     let first: Vec<usize> = first.bytes().map(|b| usize::from(b == b'+')).collect();
@@ -81,14 +82,14 @@ fn plackett_burman(levels: &[usize], foldover: bool) -> Result<Vec<Vec<usize>>, 
 }
 
 /// Computes the effect of each factor on the responses to the combinations.
-pub fn compute_effects(combinations: &[Vec<usize>], levels: &[usize], responses: &[f64]) -> Vec<Effect> {
+pub fn compute_effects(combinations: &[Vec<usize>], levels: &[usize], responses: &[f64]) -> Vec<FactorEffect> {
     let mean = |factor: usize, level: usize| {
         let of_level = combinations.iter().zip(responses).filter(|(c, _)| c[factor] == level);
         let (number, sum) = of_level.fold((0u32, 0.0), |(number, sum), (_, response)| (number + 1, sum + response));
         sum / f64::from(number.max(1))
     };
     let effect = |factor: usize| mean(factor, levels[factor].saturating_sub(1)) - mean(factor, 0);
-    let mut effects: Vec<Effect> = (0..levels.len()).map(|factor| Effect { factor, effect: effect(factor), rank: 0 }).collect();
+    let mut effects: Vec<FactorEffect> = (0..levels.len()).map(|factor| FactorEffect { factor, effect: effect(factor), rank: 0 }).collect();
     let mut order: Vec<usize> = (0..effects.len()).collect();
     order.sort_by(|a, b| effects[*b].effect.abs().total_cmp(&effects[*a].effect.abs()));
     order.into_iter().enumerate().for_each(|(rank, factor)| effects[factor].rank = rank + 1);
@@ -103,7 +104,7 @@ mod tests {
     fn plackett_burman_designs_are_orthogonal() {
         for factors in 1..=23 {
             for foldover in [false, true] {
-                let rows = combinations(Design::PlackettBurman { foldover }, &vec![2; factors]).unwrap();
+                let rows = level_combinations(ExperimentalDesign::PlackettBurman { foldover }, &vec![2; factors]).unwrap();
                 assert!(rows.len().is_multiple_of(4));
                 for one in 0..factors {
                     let high = rows.iter().filter(|r| r[one] == 1).count();
@@ -121,8 +122,12 @@ mod tests {
     fn effects_of_a_linear_response_are_found() {
         let levels = [2; 6];
         let weights = [1.0, -8.0, 0.0, 3.0, 0.5, -2.0];
-        for design in [Design::FullFactorial, Design::PlackettBurman { foldover: false }, Design::PlackettBurman { foldover: true }] {
-            let rows = combinations(design, &levels).unwrap();
+        for design in [
+            ExperimentalDesign::FullFactorial,
+            ExperimentalDesign::PlackettBurman { foldover: false },
+            ExperimentalDesign::PlackettBurman { foldover: true },
+        ] {
+            let rows = level_combinations(design, &levels).unwrap();
             let response = |row: &Vec<usize>| 10.0 + row.iter().zip(weights).map(|(l, w)| *l as f64 * w).sum::<f64>();
             let responses: Vec<f64> = rows.iter().map(response).collect();
             let found = compute_effects(&rows, &levels, &responses);
@@ -133,11 +138,16 @@ mod tests {
 
     #[test]
     fn every_combination_occurs_once() {
-        let rows = combinations(Design::FullFactorial, &[3, 1, 2]).unwrap();
+        let rows = level_combinations(ExperimentalDesign::FullFactorial, &[3, 1, 2]).unwrap();
         let all: std::collections::BTreeSet<&Vec<usize>> = rows.iter().collect();
         assert_eq!((rows.len(), all.len()), (6, 6));
-        assert!(combinations(Design::FullFactorial, &[3, 0]).is_err());
-        assert!(combinations(Design::PlackettBurman { foldover: false }, &[2, 3]).unwrap_err().to_string().contains("low and high"));
-        assert!(combinations(Design::PlackettBurman { foldover: false }, &[2; 24]).is_err());
+        assert!(level_combinations(ExperimentalDesign::FullFactorial, &[3, 0]).is_err());
+        assert!(
+            level_combinations(ExperimentalDesign::PlackettBurman { foldover: false }, &[2, 3])
+                .unwrap_err()
+                .to_string()
+                .contains("low and high")
+        );
+        assert!(level_combinations(ExperimentalDesign::PlackettBurman { foldover: false }, &[2; 24]).is_err());
     }
 }

@@ -9,7 +9,7 @@ use crate::stream::{RetiredBranch, StreamEvent, ThreadId};
 use std::collections::VecDeque;
 
 /// A profiler, and optionally a processor model. One source of events may feed several lanes.
-pub struct Lane {
+pub struct SimulationLane {
     /// The profiler.
     pub profiler: Profiler,
     processor: Option<LaneProcessor>,
@@ -21,7 +21,7 @@ pub struct Lane {
 
 struct LaneProcessor {
     memory_bytes: u64,
-    main: MainModel,
+    main: MainProcessorModel,
     /// The same processor as `main`, but without a branch queue. `None` if `main` has no branch queue.
     without_queue: Option<FastModel>,
     /// The same processor as `main`, but forced to predict branches as `without_queue` does, so that any difference in time is due to the
@@ -29,7 +29,7 @@ struct LaneProcessor {
     frozen: Option<FastModel>,
 }
 
-enum MainModel {
+enum MainProcessorModel {
     Fast(Box<FastModel>),
     Reference(Box<ReferenceModel>),
 }
@@ -45,14 +45,17 @@ pub struct LaneTiming {
     pub frozen_slowdown: Option<f64>,
 }
 
-impl Lane {
+impl SimulationLane {
     /// Creates a lane.
     ///
     /// # Errors
     /// Fails if a parameter is out of range.
-    pub fn new(parameters: ProfilerParameters, processor: Option<(ProcessorModel, ProcessorParameters)>) -> Result<Lane, HardwareError> {
+    pub fn new(
+        parameters: ProfilerParameters,
+        processor: Option<(ProcessorModel, ProcessorParameters)>,
+    ) -> Result<SimulationLane, HardwareError> {
         let processor = processor.map(|(model, parameters)| LaneProcessor::new(model, parameters)).transpose()?;
-        Ok(Lane { profiler: Profiler::new(parameters)?, processor, carried: Vec::new(), waiting: VecDeque::new() })
+        Ok(SimulationLane { profiler: Profiler::new(parameters)?, processor, carried: Vec::new(), waiting: VecDeque::new() })
     }
 
     /// Returns the memory used, in bytes.
@@ -64,7 +67,7 @@ impl Lane {
     /// Feeds events, and the instructions before them if the source provides instructions. Calls `observe` for each completed path.
     ///
     /// # Errors
-    /// Does not fail in practice: the only possible error is a parameter out of range, and [`Lane::new`] rejects those.
+    /// Does not fail in practice: the only possible error is a parameter out of range, and [`SimulationLane::new`] rejects those.
     pub fn feed(
         &mut self,
         events: &[(ThreadId, StreamEvent)],
@@ -91,7 +94,7 @@ impl Lane {
             let mut failure = None;
             let (profiler, waiting) = (&mut self.profiler, &mut self.waiting);
             let mut profile = |_: &RetiredBranch, events: &EventCounts| {
-                process_waiting(profiler, waiting, events, observe).unwrap_or_else(|error| {
+                process_waiting_events(profiler, waiting, events, observe).unwrap_or_else(|error| {
                     failure.get_or_insert(error);
                     0
                 })
@@ -108,11 +111,11 @@ impl Lane {
     /// Ends the run: processes all events that still wait, and calls `observe` for each path that they complete.
     ///
     /// # Errors
-    /// Does not fail in practice; see [`Lane::feed`].
+    /// Does not fail in practice; see [`SimulationLane::feed`].
     pub fn finish(&mut self, observe: &mut impl FnMut(ThreadId, &CompletedPath)) -> Result<(), HardwareError> {
         let (profiler, waiting) = (&mut self.profiler, &mut self.waiting);
-        if let Some(LaneProcessor { main: MainModel::Reference(model), .. }) = &mut self.processor {
-            model.finish(&mut |_, events| process_waiting(profiler, waiting, events, observe).unwrap_or(0));
+        if let Some(LaneProcessor { main: MainProcessorModel::Reference(model), .. }) = &mut self.processor {
+            model.finish(&mut |_, events| process_waiting_events(profiler, waiting, events, observe).unwrap_or(0));
         }
         for (thread, event) in self.waiting.drain(..) {
             self.profiler.process_event(thread, &event, &EventCounts::default(), observe)?;
@@ -125,8 +128,8 @@ impl Lane {
     pub fn timing(&self) -> Option<LaneTiming> {
         let processor = self.processor.as_ref()?;
         let totals = match &processor.main {
-            MainModel::Fast(model) => model.totals(),
-            MainModel::Reference(model) => model.totals(),
+            MainProcessorModel::Fast(model) => model.totals(),
+            MainProcessorModel::Reference(model) => model.totals(),
         };
         let without_queue = processor.without_queue.as_ref().map(|m| m.totals().cycles as f64);
         let slowdown = |cycles: u64| without_queue.map(|without_queue| 100.0 * (cycles as f64 - without_queue) / without_queue);
@@ -146,7 +149,7 @@ fn count_instructions(event: &StreamEvent) -> EventCounts {
 
 /// Passes waiting events to the profiler, up to and including the next branch. Returns how many cycles the profiler needs for that
 /// branch.
-fn process_waiting(
+fn process_waiting_events(
     profiler: &mut Profiler,
     waiting: &mut VecDeque<(ThreadId, StreamEvent)>,
     events: &EventCounts,
@@ -170,8 +173,8 @@ impl LaneProcessor {
         let without_queue = has_queue.then(|| fast(ProcessorParameters { branch_queue: 0, ..parameters })).transpose()?;
         let frozen = has_queue.then(|| fast(parameters)).transpose()?;
         let main = match model {
-            ProcessorModel::Fast => MainModel::Fast(Box::new(fast(parameters)?)),
-            ProcessorModel::Reference => MainModel::Reference(Box::new(ReferenceModel::new(parameters)?)),
+            ProcessorModel::Fast => MainProcessorModel::Fast(Box::new(fast(parameters)?)),
+            ProcessorModel::Reference => MainProcessorModel::Reference(Box::new(ReferenceModel::new(parameters)?)),
         };
         let models = if has_queue { 3 } else { 1 };
         Ok(LaneProcessor { memory_bytes: models * parameters.memory(), main, without_queue, frozen })
@@ -189,13 +192,13 @@ impl LaneProcessor {
             cycles
         };
         match &mut self.main {
-            MainModel::Fast(model) => model.retire(instruction, branch, &mut profile_once),
-            MainModel::Reference(model) => model.retire(instruction, branch, &mut profile_once),
+            MainProcessorModel::Fast(model) => model.retire(instruction, branch, &mut profile_once),
+            MainProcessorModel::Reference(model) => model.retire(instruction, branch, &mut profile_once),
         }
         if let (Some(without_queue), Some(frozen)) = (&mut self.without_queue, &mut self.frozen) {
             without_queue.retire(instruction, branch, &mut |_, _| 0);
             if let Some(outcome) = branch.and_then(|_| without_queue.last_outcome()) {
-                frozen.freeze_next(outcome);
+                frozen.freeze_next_prediction(outcome);
             }
             frozen.retire(instruction, branch, &mut |_, _| cycles);
         }

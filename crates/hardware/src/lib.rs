@@ -2,8 +2,8 @@
 //!
 //! The model follows chapter 5 of K. Vaswani, *Efficient Online Path Profiling* (HPP, CGO 2005); the modules cite its sections. The crate
 //! does no input or output: it takes records of retired branches, which `trodden-trace` provides, and returns path descriptors and
-//! profiles. [`Detector`] turns branches into paths, [`Profiler`] feeds the paths to [`HotPathTable`]s, and [`Lane`] adds a model of the
-//! processor.
+//! profiles. [`Detector`] turns branches into paths, [`Profiler`] feeds the paths to [`HotPathTable`]s, and [`SimulationLane`] adds a model
+//! of the processor.
 #![forbid(unsafe_code)]
 
 pub mod character;
@@ -26,18 +26,18 @@ mod statistics;
 mod stream;
 mod table;
 
-pub use descriptor::{MAX_BRANCHES, PathDescriptor};
+pub use descriptor::{MAX_DESCRIPTOR_BRANCHES, PathDescriptor};
 pub use detector::{CompletedPath, Detector, DetectorCounts, DetectorParameters, PathEndReason, StackRepair};
 pub use error::HardwareError;
 pub use events::{CounterWidth, EventCounts, MAX_EVENTS};
 pub use index::IndexFunction;
-pub use lane::{Lane, LaneTiming};
-pub use mapping::{BranchType, Extension, OperationMapping, Operations, Preset};
-pub use path_stack::{Overflow, PathStack};
+pub use lane::{LaneTiming, SimulationLane};
+pub use mapping::{BranchType, MappingPreset, OperationMapping, PathExtension, PathStackOperations};
+pub use path_stack::{PathStack, StackOverflowPolicy};
 pub use processor::{Instruction, InstructionClass, ProcessorModel};
-pub use profile::{PathProfile, overlap};
-pub use profiler::{Metric, Profiler, ProfilerParameters, TableResult, paths_for_share};
-pub use replacement::Replacement;
-pub use statistics::{cumulative, rank_correlation};
+pub use profile::{PathProfile, compute_overlap};
+pub use profiler::{Metric, Profiler, ProfilerParameters, TableResult, count_paths_for_share};
+pub use replacement::ReplacementPolicy;
+pub use statistics::{compute_cumulative_shares, rank_correlation};
 pub use stream::{Address, BranchKind, RetiredBranch, StreamEvent, ThreadId};
 pub use table::{HotPathTable, TableCounts, TableParameters, TableUpdate};

@@ -50,7 +50,7 @@ impl BranchType {
 
 /// The operations that a branch class performs, in execution order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Operations {
+pub struct PathStackOperations {
     /// Whether the branch is recorded in the path on top of the stack. Otherwise, the branch only updates that path's event counter.
     pub update: bool,
     /// Whether the path on top ends.
@@ -61,7 +61,7 @@ pub struct Operations {
 
 /// The branches across which paths are extended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Extension {
+pub enum PathExtension {
     /// Paths are not extended.
     #[default]
     None,
@@ -74,14 +74,14 @@ pub enum Extension {
 /// The operations of all branch classes, and how paths are extended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OperationMapping {
-    rows: [Operations; 6],
+    rows: [PathStackOperations; 6],
     /// The branches across which paths are extended.
-    pub extension: Extension,
+    pub extension: PathExtension,
 }
 
 /// A named mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Preset {
+pub enum MappingPreset {
     /// Acyclic paths within a procedure: table 5.1.
     BallLarus,
     /// Paths that also end at calls, for recording whole program paths: table 5.2.
@@ -93,17 +93,17 @@ pub enum Preset {
 }
 
 names! {
-    Preset {
+    MappingPreset {
         BallLarus "ball-larus", WholeProgram "whole-program", ExtendedLoops "extended-loops", ExtendedCalls "extended-calls"
     }
 }
 
-const fn operations(update: bool, pop: bool, push: bool) -> Operations {
-    Operations { update, pop, push }
+const fn operations(update: bool, pop: bool, push: bool) -> PathStackOperations {
+    PathStackOperations { update, pop, push }
 }
 
 /// Table 5.1, in the order of [`BranchType::ALL`].
-const BALL_LARUS: [Operations; 6] = [
+const BALL_LARUS_OPERATIONS: [PathStackOperations; 6] = [
     operations(false, false, true),
     operations(false, true, false),
     operations(true, false, false),
@@ -112,7 +112,7 @@ const BALL_LARUS: [Operations; 6] = [
     operations(true, true, true),
 ];
 /// Table 5.2.
-const WHOLE_PROGRAM: [Operations; 6] = [
+const WHOLE_PROGRAM_OPERATIONS: [PathStackOperations; 6] = [
     operations(false, true, true),
     operations(false, true, true),
     operations(true, false, false),
@@ -124,12 +124,12 @@ const WHOLE_PROGRAM: [Operations; 6] = [
 impl OperationMapping {
     /// Returns the mapping of a preset. Only the extended presets use `extensions`: the maximum number of backward branches or calls that
     /// a path is extended across.
-    pub fn preset(preset: Preset, extensions: u16) -> OperationMapping {
+    pub fn preset(preset: MappingPreset, extensions: u16) -> OperationMapping {
         match preset {
-            Preset::BallLarus => OperationMapping { rows: BALL_LARUS, extension: Extension::None },
-            Preset::WholeProgram => OperationMapping { rows: WHOLE_PROGRAM, extension: Extension::None },
-            Preset::ExtendedLoops => OperationMapping { rows: BALL_LARUS, extension: Extension::Loops(extensions) },
-            Preset::ExtendedCalls => OperationMapping { rows: BALL_LARUS, extension: Extension::Calls(extensions) },
+            MappingPreset::BallLarus => OperationMapping { rows: BALL_LARUS_OPERATIONS, extension: PathExtension::None },
+            MappingPreset::WholeProgram => OperationMapping { rows: WHOLE_PROGRAM_OPERATIONS, extension: PathExtension::None },
+            MappingPreset::ExtendedLoops => OperationMapping { rows: BALL_LARUS_OPERATIONS, extension: PathExtension::Loops(extensions) },
+            MappingPreset::ExtendedCalls => OperationMapping { rows: BALL_LARUS_OPERATIONS, extension: PathExtension::Calls(extensions) },
         }
     }
 
@@ -152,7 +152,7 @@ impl OperationMapping {
     }
 
     /// Returns the operations of a branch class.
-    pub fn operations(&self, class: BranchType) -> Operations {
+    pub fn operations(&self, class: BranchType) -> PathStackOperations {
         self.rows[class as usize]
     }
 
@@ -177,14 +177,14 @@ impl MappingFile {
     fn to_mapping(&self) -> Result<OperationMapping, HardwareError> {
         let extensions = self.extensions.unwrap_or(1);
         let name = self.preset.as_deref().unwrap_or("ball-larus");
-        let preset = Preset::from_name(name)
+        let preset = MappingPreset::from_name(name)
             .ok_or_else(|| HardwareError::parameter("preset", name, "ball-larus, whole-program, extended-loops or extended-calls"))?;
         let mut mapping = OperationMapping::preset(preset, extensions);
         match self.extend.as_deref() {
             None => {}
-            Some("none") => mapping.extension = Extension::None,
-            Some("loops") => mapping.extension = Extension::Loops(extensions),
-            Some("calls") => mapping.extension = Extension::Calls(extensions),
+            Some("none") => mapping.extension = PathExtension::None,
+            Some("loops") => mapping.extension = PathExtension::Loops(extensions),
+            Some("calls") => mapping.extension = PathExtension::Calls(extensions),
             Some(other) => return Err(HardwareError::parameter("extend", other, "none, loops or calls")),
         }
         for (class, operations) in &self.mapping {
@@ -201,7 +201,7 @@ impl MappingFile {
     }
 }
 
-fn parse_operations(class: BranchType, names: &[String]) -> Result<Operations, HardwareError> {
+fn parse_operations(class: BranchType, names: &[String]) -> Result<PathStackOperations, HardwareError> {
     let has = |name: &str| names.iter().any(|n| n == name);
     if let Some(other) = names.iter().find(|n| !["update", "update-count", "pop", "push"].contains(&n.as_str())) {
         return Err(HardwareError::parameter(class.name(), other, "one of the operations update, update-count, pop and push"));
@@ -217,7 +217,7 @@ fn parse_operations(class: BranchType, names: &[String]) -> Result<Operations, H
             "in the hardware's order, each at most once: update or update-count, pop, push",
         ));
     }
-    Ok(Operations { update: has("update"), pop: has("pop"), push: has("push") })
+    Ok(PathStackOperations { update: has("update"), pop: has("pop"), push: has("push") })
 }
 
 #[cfg(test)]
@@ -243,8 +243,8 @@ mod tests {
             ("backward", [o, x, o, o]),
             ("indirect", [o, x, o, o]),
         ];
-        assert_eq!(printed_rows(&OperationMapping::preset(Preset::BallLarus, 1)), expected);
-        assert!(OperationMapping::preset(Preset::BallLarus, 1).follows_procedures());
+        assert_eq!(printed_rows(&OperationMapping::preset(MappingPreset::BallLarus, 1)), expected);
+        assert!(OperationMapping::preset(MappingPreset::BallLarus, 1).follows_procedures());
     }
 
     #[test]
@@ -257,8 +257,8 @@ mod tests {
             ("backward", [o, x, o, o]),
             ("indirect", [o, x, o, o]),
         ];
-        assert_eq!(printed_rows(&OperationMapping::preset(Preset::WholeProgram, 1)), expected);
-        assert!(!OperationMapping::preset(Preset::WholeProgram, 1).follows_procedures());
+        assert_eq!(printed_rows(&OperationMapping::preset(MappingPreset::WholeProgram, 1)), expected);
+        assert!(!OperationMapping::preset(MappingPreset::WholeProgram, 1).follows_procedures());
     }
 
     #[test]
@@ -266,9 +266,9 @@ mod tests {
         let mapping = OperationMapping::from_toml("preset = \"whole-program\"\n[mapping]\ncall = [\"update-count\", \"push\"]\n").unwrap();
         assert_eq!(mapping.operations(BranchType::Call), operations(false, false, true));
         assert_eq!(mapping.operations(BranchType::Return), operations(false, true, true));
-        assert_eq!(OperationMapping::from_toml("").unwrap(), OperationMapping::preset(Preset::BallLarus, 1));
+        assert_eq!(OperationMapping::from_toml("").unwrap(), OperationMapping::preset(MappingPreset::BallLarus, 1));
         let extended = OperationMapping::from_toml("extend = \"loops\"\nextensions = 3").unwrap();
-        assert_eq!(extended, OperationMapping::preset(Preset::ExtendedLoops, 3));
+        assert_eq!(extended, OperationMapping::preset(MappingPreset::ExtendedLoops, 3));
         let open = OperationMapping::from_toml("[mapping]\nbackward-not-taken = [\"update\"]").unwrap();
         assert_eq!(open.operations(BranchType::BackwardNotTaken), operations(true, false, false));
         let moved = OperationMapping::from_toml("[mapping]\nbackward = [\"update\"]").unwrap();

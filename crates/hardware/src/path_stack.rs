@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 /// What happens to the oldest entry when the stack is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Overflow {
+pub enum StackOverflowPolicy {
     /// The entry is lost, along with its path.
     #[default]
     Drop,
@@ -37,8 +37,8 @@ pub struct PathEntry {
 
 impl PathEntry {
     /// Creates an empty path that begins at an address.
-    pub fn starting_at(start: Address) -> PathEntry {
-        let path = PathDescriptor::starting_at(start);
+    pub fn start_at_address(start: Address) -> PathEntry {
+        let path = PathDescriptor::start_at_address(start);
         PathEntry {
             path,
             events: EventCounts::default(),
@@ -63,14 +63,14 @@ pub struct PathStack {
     /// How many of the topmost entries are in the hardware. All other entries are spilled.
     resident: usize,
     capacity: usize,
-    overflow: Overflow,
+    overflow: StackOverflowPolicy,
     overflows: u64,
     deepest: usize,
 }
 
 impl PathStack {
     /// Creates a stack. A capacity of 0 is raised to 1.
-    pub fn new(capacity: usize, overflow: Overflow) -> PathStack {
+    pub fn new(capacity: usize, overflow: StackOverflowPolicy) -> PathStack {
         PathStack {
             entries: VecDeque::with_capacity(capacity.min(1024)),
             resident: 0,
@@ -96,7 +96,7 @@ impl PathStack {
         if self.resident == self.capacity {
             self.overflows += 1;
             self.resident -= 1;
-            if self.overflow == Overflow::Drop {
+            if self.overflow == StackOverflowPolicy::Drop {
                 self.entries.pop_front();
             }
         }
@@ -129,7 +129,7 @@ impl PathStack {
     }
 
     /// Counts the entries above the topmost one that satisfies the condition. Returns `None` if no entry does.
-    pub fn entries_above(&self, matches: impl Fn(&PathEntry) -> bool) -> Option<usize> {
+    pub fn count_entries_above_match(&self, matches: impl Fn(&PathEntry) -> bool) -> Option<usize> {
         self.entries.iter().rev().position(matches)
     }
 
@@ -148,44 +148,44 @@ impl PathStack {
 mod tests {
     use super::*;
 
-    fn filled_stack(overflow: Overflow) -> PathStack {
+    fn filled_stack(overflow: StackOverflowPolicy) -> PathStack {
         let mut stack = PathStack::new(3, overflow);
-        (0..5).for_each(|at| stack.push(PathEntry::starting_at(Address(at))));
+        (0..5).for_each(|at| stack.push(PathEntry::start_at_address(Address(at))));
         stack
     }
 
     #[test]
     fn full_stack_drops_or_spills_its_oldest_entry() {
         let starts = |mut stack: PathStack| std::iter::from_fn(move || stack.pop()).map(|e| e.path.start.0).collect::<Vec<_>>();
-        let dropping = filled_stack(Overflow::Drop);
+        let dropping = filled_stack(StackOverflowPolicy::Drop);
         assert_eq!((dropping.overflows(), dropping.max_depth()), (2, 3));
         assert_eq!(starts(dropping), [4, 3, 2]);
-        let spilling = filled_stack(Overflow::Spill);
+        let spilling = filled_stack(StackOverflowPolicy::Spill);
         assert_eq!((spilling.overflows(), spilling.max_depth()), (2, 5));
         assert_eq!(starts(spilling), [4, 3, 2, 1, 0]);
     }
 
     #[test]
     fn entries_in_memory_are_not_spilled_again() {
-        let mut stack = filled_stack(Overflow::Spill);
+        let mut stack = filled_stack(StackOverflowPolicy::Spill);
         // Three of the five entries are in the hardware, so there is room after a pop.
         for _ in 0..10 {
             stack.pop();
-            stack.push(PathEntry::starting_at(Address(9)));
+            stack.push(PathEntry::start_at_address(Address(9)));
         }
         assert_eq!(stack.overflows(), 2);
         // Three pops leave the hardware empty. Only one entry is read back from memory, so there is room for two more.
         (0..3).for_each(|_| _ = stack.pop());
-        (0..2).for_each(|at| stack.push(PathEntry::starting_at(Address(at))));
+        (0..2).for_each(|at| stack.push(PathEntry::start_at_address(Address(at))));
         assert_eq!((stack.depth(), stack.overflows()), (4, 2));
-        stack.push(PathEntry::starting_at(Address(5)));
+        stack.push(PathEntry::start_at_address(Address(5)));
         assert_eq!(stack.overflows(), 3);
     }
 
     #[test]
     fn entries_above_the_topmost_match_are_counted() {
-        let stack = filled_stack(Overflow::Spill);
-        assert_eq!(stack.entries_above(|e| e.path.start == Address(3)), Some(1));
-        assert_eq!(stack.entries_above(|e| e.path.start == Address(9)), None);
+        let stack = filled_stack(StackOverflowPolicy::Spill);
+        assert_eq!(stack.count_entries_above_match(|e| e.path.start == Address(3)), Some(1));
+        assert_eq!(stack.count_entries_above_match(|e| e.path.start == Address(9)), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Compares the two processor models on worked examples and random programs, and checks that every parameter has an effect.
 
 use super::*;
-use crate::replacement::Generator;
+use crate::replacement::XorshiftGenerator;
 use crate::stream::{Address, BranchKind, RetiredBranch};
 
 type ExecutedStream = Vec<(Instruction, Option<RetiredBranch>)>;
@@ -9,9 +9,9 @@ type ExecutedStream = Vec<(Instruction, Option<RetiredBranch>)>;
 /// Returns the instructions that a random program executes. The program consists of short blocks with loops, and its data accesses have
 /// some locality.
 fn random_program(seed: u64, length: usize) -> ExecutedStream {
-    let mut generator = Generator::default();
+    let mut generator = XorshiftGenerator::default();
     (0..seed * 7 + 1).for_each(|_| {
-        generator.draw();
+        generator.draw_number();
     });
     let blocks: Vec<(Vec<Instruction>, u64, u64)> = (0..60u64).map(|number| random_block(number, &mut generator)).collect();
     let mut stream = ExecutedStream::new();
@@ -20,8 +20,9 @@ fn random_program(seed: u64, length: usize) -> ExecutedStream {
         let (instructions, bias, target) = &blocks[at];
         for instruction in instructions {
             let mut executed = *instruction;
-            let place =
-                |generator: &mut Generator, base: Address| Address(base.0 + generator.below(1 << 15) / 64 * generator.below(64) * 8);
+            let place = |generator: &mut XorshiftGenerator, base: Address| {
+                Address(base.0 + generator.below(1 << 15) / 64 * generator.below(64) * 8)
+            };
             executed.load = executed.load.map(|base| place(&mut generator, base));
             executed.store = executed.store.map(|base| place(&mut generator, base));
             stream.push((executed, None));
@@ -45,7 +46,7 @@ fn random_program(seed: u64, length: usize) -> ExecutedStream {
     stream
 }
 
-fn random_block(number: u64, generator: &mut Generator) -> (Vec<Instruction>, u64, u64) {
+fn random_block(number: u64, generator: &mut XorshiftGenerator) -> (Vec<Instruction>, u64, u64) {
     use InstructionClass::{Divide, Float, FloatDivide, FloatMultiply, Integer, Multiply};
     let classes = [Integer, Integer, Integer, Multiply, Float, Float, Float, FloatMultiply, Divide, FloatDivide];
     let mut instruction = |at: u64| {
@@ -185,7 +186,7 @@ fn larger_branch_queue_stalls_less_with_frozen_predictions() {
         let mut model = FastModel::new(ProcessorParameters { branch_queue: entries, ..ProcessorParameters::default() }).unwrap();
         let mut frozen = outcomes.iter();
         for (instruction, branch) in &stream {
-            branch.and_then(|_| frozen.next()).into_iter().for_each(|o| model.freeze_next(*o));
+            branch.and_then(|_| frozen.next()).into_iter().for_each(|o| model.freeze_next_prediction(*o));
             model.retire(instruction, branch.as_ref(), &mut |_, _| 4);
         }
         let totals = model.totals();

@@ -50,7 +50,7 @@ impl PathProfile {
     }
 
     /// Returns all paths and their counts, hottest first. Paths with equal counts are ordered by descriptor.
-    pub fn hottest(&self) -> Vec<(PathDescriptor, u64)> {
+    pub fn hottest_paths(&self) -> Vec<(PathDescriptor, u64)> {
         let mut paths: Vec<(PathDescriptor, u64)> = self.iter().map(|(path, count)| (*path, count)).collect();
         paths.sort_by_key(|(path, count)| (std::cmp::Reverse(*count), *path));
         paths
@@ -70,14 +70,14 @@ impl PathProfile {
 
 /// Computes the overlap of two profiles, in percent: for each path, the smaller of its two shares, summed over all paths. Returns `None`
 /// if a profile is empty.
-pub fn overlap(one: &PathProfile, other: &PathProfile) -> Option<f64> {
+pub fn compute_overlap(one: &PathProfile, other: &PathProfile) -> Option<f64> {
     if one.total == 0 || other.total == 0 {
         return None;
     }
     let (few, many) = if one.len() <= other.len() { (one, other) } else { (other, one) };
     let share = |count: u64, of: &PathProfile| count as f64 / of.total as f64;
     // The paths are sorted, because a floating-point sum in hash table order would not be reproducible.
-    let shared: f64 = few.hottest().iter().map(|(path, count)| share(*count, few).min(share(many.count(path), many))).sum();
+    let shared: f64 = few.hottest_paths().iter().map(|(path, count)| share(*count, few).min(share(many.count(path), many))).sum();
     Some(100.0 * shared)
 }
 
@@ -111,25 +111,25 @@ mod tests {
 
     fn profile(counts: &[(u64, u64)]) -> PathProfile {
         let mut profile = PathProfile::default();
-        counts.iter().for_each(|(start, count)| profile.add(&PathDescriptor::starting_at(Address(*start)), *count));
+        counts.iter().for_each(|(start, count)| profile.add(&PathDescriptor::start_at_address(Address(*start)), *count));
         profile
     }
 
     #[test]
     fn overlap_is_the_sum_of_the_smaller_shares() {
         let complete = profile(&[(1, 50), (2, 30), (3, 20)]);
-        assert_eq!(overlap(&complete, &complete), Some(100.0));
-        assert_eq!(overlap(&complete, &profile(&[(1, 1)])), Some(50.0));
-        assert_eq!(overlap(&profile(&[(1, 1), (3, 1)]), &complete), Some(70.0));
-        assert_eq!(overlap(&complete, &profile(&[(9, 4)])), Some(0.0));
-        assert_eq!(overlap(&complete, &PathProfile::default()), None);
+        assert_eq!(compute_overlap(&complete, &complete), Some(100.0));
+        assert_eq!(compute_overlap(&complete, &profile(&[(1, 1)])), Some(50.0));
+        assert_eq!(compute_overlap(&profile(&[(1, 1), (3, 1)]), &complete), Some(70.0));
+        assert_eq!(compute_overlap(&complete, &profile(&[(9, 4)])), Some(0.0));
+        assert_eq!(compute_overlap(&complete, &PathProfile::default()), None);
     }
 
     #[test]
     fn merged_counts_are_added_and_hottest_comes_first() {
         let mut sum = profile(&[(1, 2), (2, 5)]);
         sum.merge(&profile(&[(1, 4), (3, 5)]));
-        assert_eq!(sum.hottest().iter().map(|(p, c)| (p.start.0, *c)).collect::<Vec<_>>(), [(1, 6), (2, 5), (3, 5)]);
+        assert_eq!(sum.hottest_paths().iter().map(|(p, c)| (p.start.0, *c)).collect::<Vec<_>>(), [(1, 6), (2, 5), (3, 5)]);
         assert_eq!((sum.total(), sum.len()), (16, 3));
     }
 }

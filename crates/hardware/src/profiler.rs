@@ -6,7 +6,7 @@ use crate::descriptor::PathDescriptor;
 use crate::detector::{CompletedPath, Detector, DetectorCounts, DetectorParameters};
 use crate::error::HardwareError;
 use crate::events::{EventCounts, MAX_EVENTS};
-use crate::profile::{PathProfile, overlap};
+use crate::profile::{PathProfile, compute_overlap};
 use crate::stream::{BranchKind, StreamEvent, ThreadId};
 use crate::table::{HotPathTable, TableCounts, TableParameters, TableUpdate};
 use std::collections::HashMap;
@@ -37,7 +37,7 @@ pub struct ProfilerParameters {
 
 /// Two tables with the same parameters: one for the entire run, and one for the current window.
 #[derive(Clone, Debug)]
-struct TableRun {
+struct MeasuredTable {
     table: HotPathTable,
     in_window: HotPathTable,
     windows: u64,
@@ -62,22 +62,22 @@ pub struct TableResult {
 }
 
 #[derive(Clone, Debug)]
-struct MetricRun {
+struct MeasuredMetric {
     metric: Metric,
     complete: PathProfile,
     window: PathProfile,
-    tables: Vec<TableRun>,
+    tables: Vec<MeasuredTable>,
 }
 
-impl MetricRun {
-    fn new(metric: Metric, tables: &[TableParameters]) -> Result<MetricRun, HardwareError> {
+impl MeasuredMetric {
+    fn new(metric: Metric, tables: &[TableParameters]) -> Result<MeasuredMetric, HardwareError> {
         let run = |parameters: &TableParameters| {
             let table = HotPathTable::new(*parameters)?;
-            Ok(TableRun { in_window: table.clone(), table, windows: 0, sum: 0.0 })
+            Ok(MeasuredTable { in_window: table.clone(), table, windows: 0, sum: 0.0 })
         };
         let tables = if metric == Metric::Instructions { &[] } else { tables };
         let tables = tables.iter().map(run).collect::<Result<_, HardwareError>>()?;
-        Ok(MetricRun { metric, complete: PathProfile::default(), window: PathProfile::default(), tables })
+        Ok(MeasuredMetric { metric, complete: PathProfile::default(), window: PathProfile::default(), tables })
     }
 
     /// Adds a path. Returns how many cycles the first table needs for the update (section 5.5.3): one for a hit; for a miss, the binary
@@ -105,7 +105,7 @@ impl MetricRun {
 
     fn end_window(&mut self, is_complete: bool) {
         for run in &mut self.tables {
-            if is_complete && let Some(percentage) = overlap(&self.window, &run.in_window.profile()) {
+            if is_complete && let Some(percentage) = compute_overlap(&self.window, &run.in_window.profile()) {
                 run.windows += 1;
                 run.sum += percentage;
             }
@@ -115,12 +115,12 @@ impl MetricRun {
         self.window.clear();
     }
 
-    fn result(&self, run: &TableRun, length_limit: u8) -> TableResult {
+    fn result(&self, run: &MeasuredTable, length_limit: u8) -> TableResult {
         TableResult {
             parameters: run.table.parameters(),
             storage_bits: run.table.parameters().storage_bits(length_limit),
             counts: run.table.counts(),
-            overlap: overlap(&self.complete, &run.table.profile()),
+            overlap: compute_overlap(&self.complete, &run.table.profile()),
             dynamic_overlap: (run.windows > 0).then(|| run.sum / run.windows as f64),
             windows: run.windows,
         }
@@ -134,7 +134,7 @@ pub struct Profiler {
     detectors: HashMap<ThreadId, Detector>,
     ended_counts: DetectorCounts,
     threads: u64,
-    metrics: Vec<MetricRun>,
+    metrics: Vec<MeasuredMetric>,
     branches: [[u64; 2]; 6],
     instructions: u64,
     window_start: u64,
@@ -169,7 +169,7 @@ impl Profiler {
         if parameters.metrics.iter().any(|m| matches!(m, Metric::Event(at) if *at >= MAX_EVENTS)) {
             return Err(HardwareError::parameter("events", parameters.metrics.len(), "at most 8"));
         }
-        let metrics = parameters.metrics.iter().map(|m| MetricRun::new(*m, &parameters.tables)).collect::<Result<_, _>>()?;
+        let metrics = parameters.metrics.iter().map(|m| MeasuredMetric::new(*m, &parameters.tables)).collect::<Result<_, _>>()?;
         Ok(Profiler {
             detectors: HashMap::new(),
             ended_counts: DetectorCounts::default(),
@@ -270,7 +270,7 @@ impl Profiler {
     }
 
     /// Returns a metric's complete profile, up to the end of the last window, or `None` if the metric is not profiled.
-    pub fn complete_profile(&self, metric: Metric) -> Option<&PathProfile> {
+    pub fn complete_path_profile(&self, metric: Metric) -> Option<&PathProfile> {
         self.metrics.iter().find(|m| m.metric == metric).map(|m| &m.complete)
     }
 
@@ -288,8 +288,9 @@ impl Profiler {
     }
 }
 
-/// Returns how many of the hottest paths account for a share (0 to 1) of all counts (figure 5.2). `hottest` must be in descending order.
-pub fn paths_for_share(hottest: &[(PathDescriptor, u64)], share: f64) -> usize {
+/// Returns how many of the hottest paths account for a share (0 to 1) of all counts (figure 5.2). `hottest` must be in descending
+/// order.
+pub fn count_paths_for_share(hottest: &[(PathDescriptor, u64)], share: f64) -> usize {
     let total: u64 = hottest.iter().map(|(_, count)| count).sum();
     let mut sum = 0;
     for (number, (_, count)) in hottest.iter().enumerate() {
@@ -304,7 +305,7 @@ pub fn paths_for_share(hottest: &[(PathDescriptor, u64)], share: f64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mapping::{OperationMapping, Preset};
+    use crate::mapping::{MappingPreset, OperationMapping};
     use crate::stream::{Address, RetiredBranch};
 
     /// Returns the events of a thread that runs a loop with two paths, where one path is three times as frequent as the other.
@@ -332,7 +333,7 @@ mod tests {
     fn profiler(window: u64) -> Profiler {
         let table = TableParameters { entries: 1, associativity: 1, ..TableParameters::PUBLISHED };
         let mut profiler = Profiler::new(ProfilerParameters {
-            detector: DetectorParameters::published(OperationMapping::preset(Preset::BallLarus, 1)),
+            detector: DetectorParameters::published(OperationMapping::preset(MappingPreset::BallLarus, 1)),
             tables: vec![TableParameters::PUBLISHED, table],
             metrics: vec![Metric::Frequency, Metric::Event(0)],
             window,
@@ -351,9 +352,9 @@ mod tests {
         let profiler = profiler(1000);
         assert_eq!((profiler.instructions(), profiler.threads()), (403, 1));
         assert_eq!(profiler.branches(BranchKind::Conditional), [30, 50]);
-        let complete = profiler.complete_profile(Metric::Frequency).unwrap();
-        assert_eq!(complete.hottest().iter().map(|(p, c)| (p.outcomes, *c)).collect::<Vec<_>>(), [(0b10, 30), (0b11, 10)]);
-        assert_eq!(profiler.complete_profile(Metric::Event(0)).unwrap().total(), 160);
+        let complete = profiler.complete_path_profile(Metric::Frequency).unwrap();
+        assert_eq!(complete.hottest_paths().iter().map(|(p, c)| (p.outcomes, *c)).collect::<Vec<_>>(), [(0b10, 30), (0b11, 10)]);
+        assert_eq!(profiler.complete_path_profile(Metric::Event(0)).unwrap().total(), 160);
         let results = profiler.results(Metric::Frequency);
         assert_eq!(results[0].overlap, Some(100.0));
         // Each of the 512 entries stores a start, a length of at most 32, outcomes and an accumulator.
@@ -362,8 +363,8 @@ mod tests {
         // The table's single entry contains the path that was completed last.
         assert_eq!((results[1].overlap, results[1].windows), (Some(75.0), 1));
         assert_eq!(profiler.instructions_by_length()[..3], [0, 0, 400]);
-        assert_eq!(paths_for_share(&complete.hottest(), 0.7), 1);
-        assert_eq!(paths_for_share(&complete.hottest(), 0.8), 2);
+        assert_eq!(count_paths_for_share(&complete.hottest_paths(), 0.7), 1);
+        assert_eq!(count_paths_for_share(&complete.hottest_paths(), 0.8), 2);
     }
 
     #[test]
@@ -373,6 +374,6 @@ mod tests {
         assert_eq!((results[0].windows, results[0].dynamic_overlap), (10, Some(100.0)));
         // The last iteration of each window takes the more frequent path.
         assert_eq!(results[1].dynamic_overlap, Some(75.0));
-        assert_eq!(profiler.complete_profile(Metric::Frequency).unwrap().total(), 40);
+        assert_eq!(profiler.complete_path_profile(Metric::Frequency).unwrap().total(), 40);
     }
 }

@@ -6,14 +6,14 @@
 //! the jump and that branch. Coroutines and signal handlers that run on separate stacks have separate path stacks. A stack is recognised
 //! by the range of the addresses seen on it.
 
-use crate::path_stack::{Overflow, PathEntry, PathStack};
+use crate::path_stack::{PathEntry, PathStack, StackOverflowPolicy};
 use crate::stream::Address;
 
 /// Maximum distance in bytes below the known range of the current stack at which a call still counts as being on that stack, if control may
 /// have jumped to another stack before.
-const MAX_CALL_DISTANCE: u64 = 1 << 20;
+const MAX_CALL_DISTANCE_BYTES: u64 = 1 << 20;
 /// An address within this many bytes of a stack's range counts as part of that stack, unless it is in another stack's range.
-const RANGE_MARGIN: u64 = 1 << 12;
+const STACK_RANGE_MARGIN_BYTES: u64 = 1 << 12;
 
 /// Minimum size in bytes of the kernel's signal frame, which holds general registers, vector registers and a description of the signal.
 const MIN_SIGNAL_FRAME_SIZE: u64 = 512;
@@ -38,7 +38,7 @@ struct ProgramStack {
 }
 
 impl ProgramStack {
-    fn new(capacity: usize, overflow: Overflow) -> ProgramStack {
+    fn new(capacity: usize, overflow: StackOverflowPolicy) -> ProgramStack {
         ProgramStack {
             paths: PathStack::new(capacity, overflow),
             low: u64::MAX,
@@ -56,7 +56,7 @@ impl ProgramStack {
     }
 
     /// Returns true if an address is in the range of this stack, extended by `below` and `above`.
-    fn spans(&self, at: Address, below: u64, above: u64) -> bool {
+    fn spans_address(&self, at: Address, below: u64, above: u64) -> bool {
         self.low <= self.high && self.low.saturating_sub(below) <= at.0 && at.0 <= self.high.saturating_add(above)
     }
 
@@ -79,7 +79,7 @@ impl ProgramStack {
 
     /// Forgets the frames into which paths were extended and which no longer exist, given that a return or call uses the location `at`.
     /// Returns true if there were any.
-    fn remove_extended(&mut self, at: Address, is_return: bool) -> bool {
+    fn remove_dead_extension_frames(&mut self, at: Address, is_return: bool) -> bool {
         let before = self.extended.len();
         while self.extended.last().is_some_and(|(stack, _)| *stack < at || (*stack == at && !is_return)) {
             self.extended.pop();
@@ -123,7 +123,7 @@ pub(crate) struct ProgramStacks {
     stacks: Vec<ProgramStack>,
     current: usize,
     capacity: usize,
-    overflow: Overflow,
+    overflow: StackOverflowPolicy,
     extends_calls: bool,
     /// True if a jump since the last call or return may have led to another frame or stack.
     may_have_moved: bool,
@@ -132,7 +132,7 @@ pub(crate) struct ProgramStacks {
 }
 
 impl ProgramStacks {
-    pub fn new(capacity: usize, overflow: Overflow, extends_calls: bool) -> ProgramStacks {
+    pub fn new(capacity: usize, overflow: StackOverflowPolicy, extends_calls: bool) -> ProgramStacks {
         let stacks = vec![ProgramStack::new(capacity, overflow)];
         ProgramStacks {
             stacks,
@@ -164,18 +164,18 @@ impl ProgramStacks {
     }
 
     /// Discards the given number of entries from the top of the path stack.
-    pub fn discard(&mut self, number: usize) {
+    pub fn discard_top_entries(&mut self, number: usize) {
         for _ in 0..number {
             self.counts.unfinished += u64::from(self.paths().pop().is_some());
         }
     }
 
     /// Discards all entries of all stacks, and forgets what is known about the stacks.
-    pub fn discard_all(&mut self) {
+    pub fn discard_all_entries(&mut self) {
         for number in 0..self.stacks.len() {
             self.current = number;
             let depth = self.paths().depth();
-            self.discard(depth);
+            self.discard_top_entries(depth);
             let stack = &mut self.stacks[number];
             (stack.low, stack.high, stack.left, stack.interrupted, stack.is_handler_new) = (u64::MAX, 0, None, None, false);
             stack.extended.clear();
@@ -192,15 +192,15 @@ impl ProgramStacks {
 
     /// Prepares for a call that stores its return address at `at`. Afterwards, the entry of the calling frame is on top.
     pub fn prepare_call(&mut self, at: Address) {
-        self.settle_handler(Some(at));
+        self.move_handler_to_its_stack(Some(at));
         let may_have_moved = std::mem::take(&mut self.may_have_moved);
         let stack = &mut self.stacks[self.current];
         let is_inner = stack.paths.top().is_none_or(|top| top.stack.is_none_or(|frame| at < frame))
             && stack.extended.last().is_none_or(|(frame, _)| at < *frame);
-        if !is_inner || (may_have_moved && !stack.spans(at, 0, 0)) {
-            match self.find_stack(at, MAX_CALL_DISTANCE) {
-                Some(place) if place == self.current => self.unwind(at, false),
-                place => self.move_path(place, at, false),
+        if !is_inner || (may_have_moved && !stack.spans_address(at, 0, 0)) {
+            match self.find_stack(at, MAX_CALL_DISTANCE_BYTES) {
+                Some(place) if place == self.current => self.unwind_stack(at, false),
+                place => self.move_top_path_to_stack(place, at, false),
             }
         }
         self.stacks[self.current].extend_range(at);
@@ -214,7 +214,7 @@ impl ProgramStacks {
     /// Prepares for a return that loads from `at`. Afterwards, the entry of the returning frame is on top, unless the return switches
     /// stacks.
     pub fn prepare_return(&mut self, at: Address, target: Address) -> ReturnTarget {
-        self.settle_handler(Some(at));
+        self.move_handler_to_its_stack(Some(at));
         let may_have_moved = std::mem::take(&mut self.may_have_moved);
         if self.innermost_frame() == Some((at, target)) {
             return ReturnTarget::Caller;
@@ -223,13 +223,15 @@ impl ProgramStacks {
         if let Some(number) = self.stacks.iter().enumerate().position(awaits) {
             return ReturnTarget::Stack(number, self.innermost_frame());
         }
-        match self.find_stack(at, RANGE_MARGIN) {
+        match self.find_stack(at, STACK_RANGE_MARGIN_BYTES) {
             Some(place) if place == self.current => {}
-            Some(place) if may_have_moved && self.stacks[place].has_frame((at, target)) => self.move_path(Some(place), at, true),
+            Some(place) if may_have_moved && self.stacks[place].has_frame((at, target)) => {
+                self.move_top_path_to_stack(Some(place), at, true)
+            }
             Some(place) => return ReturnTarget::Stack(place, self.innermost_frame()),
             None => return ReturnTarget::Stack(self.add_stack(), self.innermost_frame()),
         }
-        self.unwind(at, true);
+        self.unwind_stack(at, true);
         self.stacks[self.current].extend_range(at);
         match self.innermost_frame() {
             // The detector did not see the call to the returning procedure.
@@ -244,16 +246,16 @@ impl ProgramStacks {
     pub fn complete_return(&mut self, return_target: ReturnTarget, popped: Option<PathEntry>, at: Address, target: Address) {
         match return_target {
             ReturnTarget::Caller | ReturnTarget::Jump => {}
-            ReturnTarget::Landing => self.replace_top(PathEntry::starting_at(target)),
+            ReturnTarget::Landing => self.replace_top(PathEntry::start_at_address(target)),
             ReturnTarget::Stack(place, left) => {
-                self.switch_from_frame(place, left, popped);
+                self.switch_stack_from_frame(place, left, popped);
                 self.resume_stack(at, target);
             }
         }
     }
 
     /// Forgets the innermost call across which a path was extended, after the called procedure has returned.
-    pub fn end_extended(&mut self) {
+    pub fn end_innermost_extension(&mut self) {
         self.stacks[self.current].extended.pop();
     }
 
@@ -263,7 +265,7 @@ impl ProgramStacks {
         let free = self.stacks.iter().position(is_free).filter(|place| *place != self.current);
         let place = free.unwrap_or_else(|| self.add_stack());
         let stack = &mut self.stacks[place];
-        stack.paths.push(PathEntry { is_handler: true, ..PathEntry::starting_at(handler) });
+        stack.paths.push(PathEntry { is_handler: true, ..PathEntry::start_at_address(handler) });
         (stack.interrupted, stack.is_handler_new) = (Some(self.current), true);
         self.current = place;
         self.has_handler_returned = false;
@@ -278,11 +280,11 @@ impl ProgramStacks {
     /// Leaves a handler and resumes the interrupted code.
     pub fn leave_handler(&mut self) {
         if !std::mem::take(&mut self.has_handler_returned) {
-            let above = self.paths().entries_above(|entry| entry.is_handler);
+            let above = self.paths().count_entries_above_match(|entry| entry.is_handler);
             let is_own = self.stacks[self.current].interrupted.is_some();
             let depth = self.paths().depth();
             // If the handler ran on a separate stack, its first entry may have been dropped.
-            self.discard(above.map_or(if is_own { depth } else { 0 }, |above| above + 1));
+            self.discard_top_entries(above.map_or(if is_own { depth } else { 0 }, |above| above + 1));
             self.switch_to_interrupted();
         }
         self.may_have_moved = true;
@@ -306,11 +308,13 @@ impl ProgramStacks {
     /// stack's range counts as part of the current stack.
     fn find_stack(&self, at: Address, below: u64) -> Option<usize> {
         let current = &self.stacks[self.current];
-        let other = |margin| self.stacks.iter().position(|stack| stack.spans(at, margin, margin));
-        if current.low > current.high || current.spans(at, 0, 0) {
+        let other = |margin| self.stacks.iter().position(|stack| stack.spans_address(at, margin, margin));
+        if current.low > current.high || current.spans_address(at, 0, 0) {
             return Some(self.current);
         }
-        other(0).or_else(|| current.spans(at, below, RANGE_MARGIN).then_some(self.current)).or_else(|| other(RANGE_MARGIN))
+        other(0)
+            .or_else(|| current.spans_address(at, below, STACK_RANGE_MARGIN_BYTES).then_some(self.current))
+            .or_else(|| other(STACK_RANGE_MARGIN_BYTES))
     }
 
     fn add_stack(&mut self) -> usize {
@@ -319,13 +323,13 @@ impl ProgramStacks {
     }
 
     /// Discards the entries of frames that no longer exist. The path on top continues in the frame that remains.
-    fn unwind(&mut self, at: Address, is_return: bool) {
+    fn unwind_stack(&mut self, at: Address, is_return: bool) {
         let stack = &mut self.stacks[self.current];
-        let has_removed = stack.remove_extended(at, is_return);
+        let has_removed = stack.remove_dead_extension_frames(at, is_return);
         let stale_entries = stack.count_stale_entries(at, is_return);
         if stale_entries > 0 {
             let top = self.paths().pop();
-            self.discard(stale_entries - 1);
+            self.discard_top_entries(stale_entries - 1);
             top.into_iter().for_each(|top| self.replace_top(top));
         } else if has_removed && let Some(frame) = stack.paths.top().map(|top| top.stack) {
             let extensions = stack.count_extensions(frame);
@@ -335,25 +339,25 @@ impl ProgramStacks {
     }
 
     /// Moves the path on top to the stack to which a jump has led.
-    fn move_path(&mut self, place: Option<usize>, at: Address, is_return: bool) {
+    fn move_top_path_to_stack(&mut self, place: Option<usize>, at: Address, is_return: bool) {
         let left = self.innermost_frame();
         let top = self.paths().pop();
         if top.is_some_and(|top| top.frame() != left) {
-            self.end_extended();
+            self.end_innermost_extension();
         }
         let place = place.unwrap_or_else(|| self.add_stack());
-        self.switch_from_frame(place, left, top);
+        self.switch_stack_from_frame(place, left, top);
         let stack = &mut self.stacks[self.current];
         stack.left = None;
-        stack.remove_extended(at, is_return);
+        stack.remove_dead_extension_frames(at, is_return);
         let stale_entries = stack.count_stale_entries(at, is_return);
-        self.discard(stale_entries);
+        self.discard_top_entries(stale_entries);
         top.into_iter().for_each(|top| self.replace_top(top));
     }
 
     /// Switches from the current stack to a different one. `left` is the frame that control leaves, and `path` is the path that was
     /// popped for it.
-    fn switch_from_frame(&mut self, place: usize, left: Option<ReturnFrame>, path: Option<PathEntry>) {
+    fn switch_stack_from_frame(&mut self, place: usize, left: Option<ReturnFrame>, path: Option<PathEntry>) {
         let stack = &mut self.stacks[self.current];
         stack.left = left;
         if let (Some(path), Some((_, return_address))) = (path, left)
@@ -363,7 +367,7 @@ impl ProgramStacks {
             let extensions = stack.count_extensions(path.stack);
             let PathEntry { return_address: of_caller, stack: at, is_handler, .. } = path;
             let caller =
-                PathEntry { extensions, return_address: of_caller, stack: at, is_handler, ..PathEntry::starting_at(return_address) };
+                PathEntry { extensions, return_address: of_caller, stack: at, is_handler, ..PathEntry::start_at_address(return_address) };
             stack.paths.push(caller);
         }
         self.current = place;
@@ -377,15 +381,15 @@ impl ProgramStacks {
         if stack.left.take() == Some((at, target)) {
             return;
         }
-        stack.remove_extended(at, true);
+        stack.remove_dead_extension_frames(at, true);
         let stale_entries = stack.count_stale_entries(at, true);
-        self.discard(stale_entries);
+        self.discard_top_entries(stale_entries);
         let frame = self.paths().top().and_then(|top| top.frame());
         if frame.is_some_and(|(frame, _)| frame == at) {
-            self.discard(1);
+            self.discard_top_entries(1);
         }
         if frame != Some((at, target)) {
-            self.replace_top(PathEntry::starting_at(target));
+            self.replace_top(PathEntry::start_at_address(target));
         }
     }
 
@@ -395,7 +399,7 @@ impl ProgramStacks {
         let stack = &mut self.stacks[self.current];
         let replaced = stack.paths.pop();
         self.counts.unfinished += u64::from(replaced.is_some());
-        let owner = replaced.unwrap_or_else(|| PathEntry::starting_at(path.path.start));
+        let owner = replaced.unwrap_or_else(|| PathEntry::start_at_address(path.path.start));
         (path.stack, path.return_address, path.is_handler) = (owner.stack, owner.return_address, owner.is_handler);
         if extends_calls {
             path.extensions = stack.count_extensions(path.stack);
@@ -405,7 +409,7 @@ impl ProgramStacks {
 
     /// Moves a handler that has just begun from its provisional stack to the stack that it runs on. That stack contains `at`; if `at` is
     /// `None`, it is the interrupted stack.
-    pub fn settle_handler(&mut self, at: Option<Address>) {
+    pub fn move_handler_to_its_stack(&mut self, at: Option<Address>) {
         let provisional = self.current;
         let stack = &mut self.stacks[provisional];
         if !std::mem::take(&mut stack.is_handler_new) {
@@ -419,7 +423,7 @@ impl ProgramStacks {
         self.current = place;
         if place != interrupted {
             let left = self.paths().depth();
-            self.discard(left);
+            self.discard_top_entries(left);
             (self.stacks[place].interrupted, self.stacks[place].left) = (Some(interrupted), None);
         }
         let stack = &mut self.stacks[place];
@@ -438,10 +442,10 @@ impl ProgramStacks {
         let stack = &self.stacks[interrupted];
         let innermost = stack.paths.iter_from_top().find_map(|entry| entry.stack);
         let innermost = innermost.map_or(stack.high.saturating_add(1), |frame| frame.0);
-        if stack.low > stack.high || (at.0 < innermost && stack.low.saturating_sub(MAX_CALL_DISTANCE) <= at.0) {
+        if stack.low > stack.high || (at.0 < innermost && stack.low.saturating_sub(MAX_CALL_DISTANCE_BYTES) <= at.0) {
             return Some(interrupted);
         }
-        let closest = |margin| self.stacks.iter().position(|stack| stack.spans(at, margin, margin));
-        closest(0).or_else(|| closest(RANGE_MARGIN))
+        let closest = |margin| self.stacks.iter().position(|stack| stack.spans_address(at, margin, margin));
+        closest(0).or_else(|| closest(STACK_RANGE_MARGIN_BYTES))
     }
 }

@@ -8,7 +8,7 @@ use crate::names::names;
 
 /// How a full set of the hot path table makes room for a new path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Replacement {
+pub enum ReplacementPolicy {
     /// Replaces the least frequently used entry; the published policy.
     #[default]
     Lfu,
@@ -29,7 +29,7 @@ pub enum Replacement {
 }
 
 names! {
-    Replacement {
+    ReplacementPolicy {
         Lfu "lfu", Lru "lru", Random "random", SpaceSaving "space-saving", RandomizedAdmission "rap", Decay "decay"
     }
 }
@@ -37,16 +37,16 @@ names! {
 /// A random number generator that is simple to build in hardware: xorshift (Marsaglia, 2003). The seed is fixed, so results are
 /// reproducible.
 #[derive(Clone, Debug)]
-pub struct Generator(u64);
+pub struct XorshiftGenerator(u64);
 
-impl Default for Generator {
-    fn default() -> Generator {
-        Generator(0x2545_f491_4f6c_dd1d)
+impl Default for XorshiftGenerator {
+    fn default() -> XorshiftGenerator {
+        XorshiftGenerator(0x2545_f491_4f6c_dd1d)
     }
 }
 
-impl Generator {
-    pub fn draw(&mut self) -> u64 {
+impl XorshiftGenerator {
+    pub fn draw_number(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -55,6 +55,6 @@ impl Generator {
 
     /// Returns a number below `bound`, which must not be zero.
     pub fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.draw()) * u128::from(bound)) >> 64) as u64
+        ((u128::from(self.draw_number()) * u128::from(bound)) >> 64) as u64
     }
 }

@@ -14,7 +14,7 @@ fn point_positions(paths: usize) -> impl Iterator<Item = usize> {
 
 /// Computes the cumulative distribution over the hottest paths. Each point is a number of paths and the percentage of the profile that
 /// these paths account for. `hottest` must be in descending order.
-pub fn cumulative(hottest: &[(PathDescriptor, u64)]) -> Vec<(usize, f64)> {
+pub fn compute_cumulative_shares(hottest: &[(PathDescriptor, u64)]) -> Vec<(usize, f64)> {
     let total: u64 = hottest.iter().map(|(_, count)| count).sum();
     let (mut sum, mut at) = (0u64, 0);
     let share = |number: usize| {
@@ -60,15 +60,15 @@ mod tests {
 
     fn profile(counts: &[u64]) -> PathProfile {
         let mut profile = PathProfile::default();
-        (0..).zip(counts).for_each(|(start, count)| profile.add(&PathDescriptor::starting_at(Address(start)), *count));
+        (0..).zip(counts).for_each(|(start, count)| profile.add(&PathDescriptor::start_at_address(Address(start)), *count));
         profile
     }
 
     #[test]
     fn cumulative_distribution_covers_hottest_paths_first() {
-        let hottest = profile(&[50, 30, 10, 5, 3, 2]).hottest();
-        assert_eq!(cumulative(&hottest), [(1, 50.0), (2, 80.0), (5, 98.0), (6, 100.0)]);
-        assert!(cumulative(&[]).is_empty());
+        let hottest = profile(&[50, 30, 10, 5, 3, 2]).hottest_paths();
+        assert_eq!(compute_cumulative_shares(&hottest), [(1, 50.0), (2, 80.0), (5, 98.0), (6, 100.0)]);
+        assert!(compute_cumulative_shares(&[]).is_empty());
     }
 
     #[test]
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn paths_of_only_one_profile_are_included() {
         let mut more = profile(&[1, 2, 3]);
-        more.add(&PathDescriptor::starting_at(Address(99)), 50);
+        more.add(&PathDescriptor::start_at_address(Address(99)), 50);
         assert!(rank_correlation(&profile(&[1, 2, 3]), &more).unwrap() < 0.0);
     }
 }

@@ -4,7 +4,7 @@ use crate::descriptor::PathDescriptor;
 use crate::error::HardwareError;
 use crate::index::IndexFunction;
 use crate::profile::PathProfile;
-use crate::replacement::{Generator, Replacement};
+use crate::replacement::{ReplacementPolicy, XorshiftGenerator};
 
 /// The parameters of a hot path table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,14 +16,14 @@ pub struct TableParameters {
     /// The function that maps a path to its set.
     pub index: IndexFunction,
     /// The policy that selects the entry to replace in a full set.
-    pub replacement: Replacement,
+    pub replacement: ReplacementPolicy,
 }
 
 impl TableParameters {
     /// The published configuration: 512 entries in sets of 4, indexed by the exclusive or of start, length and outcomes, with replacement
     /// of the least frequently used entry.
     pub const PUBLISHED: TableParameters =
-        TableParameters { entries: 512, associativity: 4, index: IndexFunction::Xor, replacement: Replacement::Lfu };
+        TableParameters { entries: 512, associativity: 4, index: IndexFunction::Xor, replacement: ReplacementPolicy::Lfu };
 
     /// Parses `ENTRIESxASSOCIATIVITY[,INDEX][,REPLACEMENT]`, for example `512x4,xor,lfu`.
     pub fn parse(text: &str) -> Result<TableParameters, HardwareError> {
@@ -36,7 +36,7 @@ impl TableParameters {
         let mut table = TableParameters { entries, associativity, ..TableParameters::PUBLISHED };
         for word in words {
             let index = IndexFunction::from_name(word);
-            let replacement = Replacement::from_name(word);
+            let replacement = ReplacementPolicy::from_name(word);
             match (index, replacement) {
                 (Some(index), _) => table.index = index,
                 (_, Some(replacement)) => table.replacement = replacement,
@@ -71,7 +71,7 @@ impl TableParameters {
     /// branches), and a 32-bit accumulator. LRU replacement also needs a rank in each entry.
     pub fn storage_bits(&self, length_limit: u8) -> usize {
         let length = (u8::BITS - length_limit.leading_zeros()) as usize;
-        let rank = if self.replacement == Replacement::Lru { self.associativity.trailing_zeros() as usize } else { 0 };
+        let rank = if self.replacement == ReplacementPolicy::Lru { self.associativity.trailing_zeros() as usize } else { 0 };
         self.entries * (48 + length + usize::from(length_limit) + 32 + rank)
     }
 }
@@ -115,7 +115,7 @@ pub struct HotPathTable {
     parameters: TableParameters,
     entries: Vec<TableEntry>,
     clock: u64,
-    generator: Generator,
+    generator: XorshiftGenerator,
     counts: TableCounts,
 }
 
@@ -132,7 +132,7 @@ impl HotPathTable {
     pub fn new(parameters: TableParameters) -> Result<HotPathTable, HardwareError> {
         parameters.check()?;
         let entries = vec![TableEntry::default(); parameters.entries];
-        Ok(HotPathTable { parameters, entries, clock: 0, generator: Generator::default(), counts: TableCounts::default() })
+        Ok(HotPathTable { parameters, entries, clock: 0, generator: XorshiftGenerator::default(), counts: TableCounts::default() })
     }
 
     /// Returns the table's parameters.
@@ -165,7 +165,7 @@ impl HotPathTable {
             *free = fresh;
             return TableUpdate::Inserted;
         }
-        let update = replace(set, fresh, self.parameters.replacement, &mut self.generator);
+        let update = replace_entry_of_set(set, fresh, self.parameters.replacement, &mut self.generator);
         self.counts.replacements += u64::from(update == TableUpdate::Inserted);
         update
     }
@@ -184,26 +184,31 @@ impl HotPathTable {
 }
 
 /// Replaces an entry of a full set with `fresh`, or rejects `fresh`.
-fn replace(set: &mut [TableEntry], fresh: TableEntry, policy: Replacement, generator: &mut Generator) -> TableUpdate {
+fn replace_entry_of_set(
+    set: &mut [TableEntry],
+    fresh: TableEntry,
+    policy: ReplacementPolicy,
+    generator: &mut XorshiftGenerator,
+) -> TableUpdate {
     let least = || (0..set.len()).min_by_key(|at| set[*at].count).unwrap_or(0);
     let at = match policy {
-        Replacement::Lru => (0..set.len()).min_by_key(|at| set[*at].used).unwrap_or(0),
-        Replacement::Random => generator.below(set.len() as u64) as usize,
+        ReplacementPolicy::Lru => (0..set.len()).min_by_key(|at| set[*at].used).unwrap_or(0),
+        ReplacementPolicy::Random => generator.below(set.len() as u64) as usize,
         _ => least(),
     };
     let victim = &mut set[at];
     let inherited = u64::from(victim.count) + u64::from(fresh.count);
     match policy {
-        Replacement::Lfu | Replacement::Lru | Replacement::Random => *victim = fresh,
-        Replacement::SpaceSaving => *victim = TableEntry { count: inherited.min(u64::from(u32::MAX)) as u32, ..fresh },
-        Replacement::RandomizedAdmission => {
+        ReplacementPolicy::Lfu | ReplacementPolicy::Lru | ReplacementPolicy::Random => *victim = fresh,
+        ReplacementPolicy::SpaceSaving => *victim = TableEntry { count: inherited.min(u64::from(u32::MAX)) as u32, ..fresh },
+        ReplacementPolicy::RandomizedAdmission => {
             if generator.below(inherited.max(1)) >= u64::from(fresh.count) {
                 return TableUpdate::Rejected;
             }
             *victim = TableEntry { count: inherited.min(u64::from(u32::MAX)) as u32, ..fresh };
         }
-        Replacement::Decay => {
-            if !decay(victim, fresh.count, generator) {
+        ReplacementPolicy::Decay => {
+            if !decay_count(victim, fresh.count, generator) {
                 return TableUpdate::Rejected;
             }
             *victim = fresh;
@@ -213,12 +218,12 @@ fn replace(set: &mut [TableEntry], fresh: TableEntry, policy: Replacement, gener
 }
 
 /// Decreases an entry's count by `by` with probability 1.08^-count, as HeavyKeeper does. Returns true if the count reached zero.
-fn decay(victim: &mut TableEntry, by: u32, generator: &mut Generator) -> bool {
+fn decay_count(victim: &mut TableEntry, by: u32, generator: &mut XorshiftGenerator) -> bool {
     // Above this count, the probability is below 2^-32.
-    const MAX_EXPONENT: u32 = 288;
-    let count = victim.count.min(MAX_EXPONENT);
+    const MAX_DECAY_EXPONENT: u32 = 288;
+    let count = victim.count.min(MAX_DECAY_EXPONENT);
     let threshold = 1.08f64.powi(-(count as i32)) * f64::from(u32::MAX);
-    if (generator.draw() >> 32) as f64 <= threshold {
+    if (generator.draw_number() >> 32) as f64 <= threshold {
         victim.count = victim.count.saturating_sub(by);
     }
     victim.count == 0

@@ -7,7 +7,7 @@ fn path(start: u64) -> PathDescriptor {
     PathDescriptor { start: Address(start), length: 1, outcomes: 1 }
 }
 
-fn table_with_one_set(replacement: Replacement, ways: usize) -> HotPathTable {
+fn table_with_one_set(replacement: ReplacementPolicy, ways: usize) -> HotPathTable {
     HotPathTable::new(TableParameters { entries: ways, associativity: ways, index: IndexFunction::Xor, replacement }).unwrap()
 }
 
@@ -17,7 +17,7 @@ fn sorted_contents(table: &HotPathTable) -> Vec<(u64, u64)> {
     sorted
 }
 
-fn table_fed_with(replacement: Replacement, starts: &[u64]) -> HotPathTable {
+fn table_fed_with(replacement: ReplacementPolicy, starts: &[u64]) -> HotPathTable {
     let mut table = table_with_one_set(replacement, 2);
     starts.iter().for_each(|s| {
         table.update(&path(*s), 1);
@@ -27,8 +27,8 @@ fn table_fed_with(replacement: Replacement, starts: &[u64]) -> HotPathTable {
 
 #[test]
 fn table_with_room_for_all_paths_equals_a_map() {
-    let mut generator = Generator::default();
-    for replacement in Replacement::ALL {
+    let mut generator = XorshiftGenerator::default();
+    for replacement in ReplacementPolicy::ALL {
         let mut table = table_with_one_set(replacement, 256);
         let mut map = std::collections::BTreeMap::<u64, u64>::new();
         for _ in 0..5000 {
@@ -43,25 +43,25 @@ fn table_with_room_for_all_paths_equals_a_map() {
 
 #[test]
 fn lfu_replaces_the_least_frequently_used_entry() {
-    let table = table_fed_with(Replacement::Lfu, &[1, 1, 2, 3, 4]);
+    let table = table_fed_with(ReplacementPolicy::Lfu, &[1, 1, 2, 3, 4]);
     assert_eq!(sorted_contents(&table), [(1, 2), (4, 1)]);
     assert_eq!(table.counts(), TableCounts { hits: 1, misses: 4, replacements: 2, saturated: 0 });
 }
 
 #[test]
 fn lru_replaces_the_least_recently_used_entry() {
-    assert_eq!(sorted_contents(&table_fed_with(Replacement::Lru, &[1, 1, 2, 3])), [(2, 1), (3, 1)]);
-    assert_eq!(sorted_contents(&table_fed_with(Replacement::Lru, &[1, 2, 1, 3])), [(1, 2), (3, 1)]);
+    assert_eq!(sorted_contents(&table_fed_with(ReplacementPolicy::Lru, &[1, 1, 2, 3])), [(2, 1), (3, 1)]);
+    assert_eq!(sorted_contents(&table_fed_with(ReplacementPolicy::Lru, &[1, 2, 1, 3])), [(1, 2), (3, 1)]);
 }
 
 #[test]
 fn space_saving_inherits_counts() {
-    assert_eq!(sorted_contents(&table_fed_with(Replacement::SpaceSaving, &[1, 1, 2, 3, 4])), [(3, 2), (4, 3)]);
+    assert_eq!(sorted_contents(&table_fed_with(ReplacementPolicy::SpaceSaving, &[1, 1, 2, 3, 4])), [(3, 2), (4, 3)]);
 }
 
 #[test]
 fn hot_path_is_not_displaced_by_many_cold_ones() {
-    for replacement in [Replacement::Lfu, Replacement::RandomizedAdmission, Replacement::Decay] {
+    for replacement in [ReplacementPolicy::Lfu, ReplacementPolicy::RandomizedAdmission, ReplacementPolicy::Decay] {
         let mut table = table_with_one_set(replacement, 4);
         for at in 0..20_000u64 {
             table.update(&path(if at % 2 == 0 { 7 } else { 1000 + at }), 1);
@@ -72,7 +72,7 @@ fn hot_path_is_not_displaced_by_many_cold_ones() {
 
 #[test]
 fn accumulators_saturate() {
-    let mut table = table_with_one_set(Replacement::Lfu, 1);
+    let mut table = table_with_one_set(ReplacementPolicy::Lfu, 1);
     table.update(&path(1), u32::MAX - 1);
     table.update(&path(1), 5);
     assert_eq!(sorted_contents(&table), [(1, u64::from(u32::MAX))]);

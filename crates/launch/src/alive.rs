@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// The launcher holds a lock on a file (flock(2)) for its lifetime. A task that must not outlive the launcher waits for this lock in a
 /// thread. When the thread gets the lock, the launcher is gone, and the thread kills the task's process group, which contains all programs
 /// that the task started, except those that left the group.
-pub const ALIVE_VARIABLE: &str = "LAUNCH_ALIVE";
+pub const LAUNCHER_ALIVE_VARIABLE: &str = "LAUNCH_ALIVE";
 
 pub(crate) struct AliveLock {
     lock_file: PathBuf,
@@ -23,7 +23,7 @@ pub(crate) struct AliveLock {
 }
 
 impl AliveLock {
-    pub(crate) fn hold_lock(job: &LaunchJob) -> Result<AliveLock, LaunchError> {
+    pub(crate) fn hold_alive_lock(job: &LaunchJob) -> Result<AliveLock, LaunchError> {
         let lock_file = job.folder.join("alive");
         let failed = |source| LaunchError::File { path: lock_file.clone(), source };
         let file = File::create(&lock_file).map_err(failed)?;
@@ -36,7 +36,7 @@ impl AliveLock {
     }
 }
 
-/// Kills this process and its process group as soon as the launcher dies. `lock_file` is the value of [`ALIVE_VARIABLE`].
+/// Kills this process and its process group as soon as the launcher dies. `lock_file` is the value of [`LAUNCHER_ALIVE_VARIABLE`].
 pub fn end_with_launcher(lock_file: &Path) {
     // If there is no lock file, the job has already ended.
     let Ok(file) = File::open(lock_file) else { return };

@@ -22,7 +22,7 @@ pub enum LaunchError {
         /// The cause.
         source: io::Error,
     },
-    /// A program that the user named cannot be run. [`crate::process::cannot_run`] creates this error.
+    /// A program that the user named cannot be run. [`crate::process::cannot_run_error`] creates this error.
     #[error("cannot run {program}: {error}{advice}")]
     NotRun {
         /// Name or path of the program, as the user gave it.

@@ -25,7 +25,7 @@ pub struct Kubernetes {
 }
 
 /// Renders the manifest that the user applies with `kubectl`.
-pub fn manifest(job: &LaunchJob, kubernetes: &Kubernetes) -> String {
+pub fn render_job_manifest(job: &LaunchJob, kubernetes: &Kubernetes) -> String {
     // A JSON string is also a valid YAML string.
     let text = |s: &str| format!("\"{}\"", s.replace('\\', "\\\\").replace('"', "\\\""));
     let (image, claim, mount) = (text(&kubernetes.image), text(&kubernetes.claim), text(&kubernetes.mount.to_string_lossy()));
@@ -59,14 +59,14 @@ spec:
     )
 }
 
-pub(crate) fn run(
+pub(crate) fn run_with_kubernetes(
     job: &LaunchJob,
     kubernetes: &Kubernetes,
     stop: &StopFlag,
     report: &mut dyn FnMut(JobEvent),
 ) -> Result<Vec<u32>, LaunchError> {
     let path = job.folder.join("job.yaml");
-    fs::write(&path, manifest(job, kubernetes)).map_err(|source| LaunchError::File { path: path.clone(), source })?;
+    fs::write(&path, render_job_manifest(job, kubernetes)).map_err(|source| LaunchError::File { path: path.clone(), source })?;
     report(JobEvent::Note(format!("waiting for results. Start the job with: kubectl apply -f {}", path.display())));
     let mut known = 0;
     loop {

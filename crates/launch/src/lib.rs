@@ -1,9 +1,9 @@
 //! Runs jobs. A job is a list of independent commands, each of which writes one result file.
 //!
 //! A [`LaunchJob`] is a list of [`LaunchTask`]s and a folder that all machines share. [`LaunchJob::write_scripts`] writes a [`script`] for
-//! each task, and an [`Engine`] runs the scripts: as [`local`] processes, as a [`slurm`] job array, with a command [`template`], or on
-//! [`kubernetes`]. Results appear atomically and never change. If a task runs twice, the first result stays; a second result that differs
-//! is stored next to it and reported as [`LaunchError::Duplicate`]. Tasks without a result are retried.
+//! each task, and an [`LaunchEngine`] runs the scripts: as [`local`] processes, as a [`slurm`] job array, with a command [`template`], or
+//! on [`kubernetes`]. Results appear atomically and never change. If a task runs twice, the first result stays; a second result that
+//! differs is stored next to it and reported as [`LaunchError::Duplicate`]. Tasks without a result are retried.
 //!
 //! In addition, [`process`] runs programs for the user and forwards signals to them, and [`temporary`] creates folders that are removed
 //! even if a signal ends this program.
@@ -65,7 +65,7 @@ pub struct LaunchTask {
 
 /// The way in which the tasks of a job are run.
 #[derive(Clone, Debug)]
-pub enum Engine {
+pub enum LaunchEngine {
     /// As processes on this machine.
     Local(Local),
     /// As a job array on a Slurm cluster.
@@ -89,13 +89,13 @@ pub enum JobEvent {
 
 /// Runs a job until all results exist. Returns the number of attempts per task, or 1 for each task if the engine cannot count attempts. If
 /// it fails, it ends all running tasks and keeps existing results.
-pub fn run(job: &LaunchJob, engine: &Engine, stop: &StopFlag, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, LaunchError> {
+pub fn run(job: &LaunchJob, engine: &LaunchEngine, stop: &StopFlag, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, LaunchError> {
     job.write_scripts()?;
     let attempts = match engine {
-        Engine::Local(local) => local::run(job, local, stop, report),
-        Engine::Slurm(slurm) => slurm::run(job, slurm, stop, report),
-        Engine::Template(template) => template::run(job, template, stop, report),
-        Engine::Kubernetes(kubernetes) => kubernetes::run(job, kubernetes, stop, report),
+        LaunchEngine::Local(local) => local::run_locally(job, local, stop, report),
+        LaunchEngine::Slurm(slurm) => slurm::run_with_slurm(job, slurm, stop, report),
+        LaunchEngine::Template(template) => template::run_with_template(job, template, stop, report),
+        LaunchEngine::Kubernetes(kubernetes) => kubernetes::run_with_kubernetes(job, kubernetes, stop, report),
     }?;
     job.check_results()?;
     Ok(attempts)
@@ -139,22 +139,22 @@ pub struct StopFlag {
 static STOP_FLAG_COUNT: AtomicUsize = AtomicUsize::new(0);
 /// True while no [`StopFlag`] exists. Then handlers must emulate the default action of signals, because unregistering a handler does not
 /// restore it.
-static USE_DEFAULT_ACTION: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+static USE_DEFAULT_SIGNAL_ACTION: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 impl StopFlag {
     /// Creates a flag. From now on, SIGINT, SIGTERM and SIGHUP set it instead of ending this process.
     pub fn new() -> Result<StopFlag, LaunchError> {
-        if USE_DEFAULT_ACTION.get().is_none() {
+        if USE_DEFAULT_SIGNAL_ACTION.get().is_none() {
             let idle = Arc::new(AtomicBool::new(false));
             for signal in [SIGINT, SIGTERM, SIGHUP] {
                 signal_hook::flag::register_conditional_default(signal, idle.clone()).map_err(LaunchError::Signals)?;
             }
             // If another thread stored its flag first, this flag is never set, and has no effect.
-            let _ = USE_DEFAULT_ACTION.set(idle);
+            let _ = USE_DEFAULT_SIGNAL_ACTION.set(idle);
         }
         STOP_FLAG_COUNT.fetch_add(1, Ordering::SeqCst);
         let mut stop = StopFlag { flag: Arc::new(AtomicBool::new(false)), handlers: Vec::new() };
-        set_default_action(false);
+        set_default_signal_action(false);
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             stop.handlers.push(signal_hook::flag::register(signal, stop.flag.clone()).map_err(LaunchError::Signals)?);
         }
@@ -167,8 +167,8 @@ impl StopFlag {
     }
 }
 
-fn set_default_action(idle: bool) {
-    if let Some(known) = USE_DEFAULT_ACTION.get() {
+fn set_default_signal_action(idle: bool) {
+    if let Some(known) = USE_DEFAULT_SIGNAL_ACTION.get() {
         known.store(idle, Ordering::SeqCst);
     }
 }
@@ -177,7 +177,7 @@ impl Drop for StopFlag {
     fn drop(&mut self) {
         self.handlers.drain(..).for_each(|id| _ = signal_hook::low_level::unregister(id));
         if STOP_FLAG_COUNT.fetch_sub(1, Ordering::SeqCst) == 1 {
-            set_default_action(true);
+            set_default_signal_action(true);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Runs tasks as processes on this machine, each in its own process group. If there are enough cores, each task is pinned to a core.
 
-use crate::alive::{ALIVE_VARIABLE, AliveLock};
+use crate::alive::{AliveLock, LAUNCHER_ALIVE_VARIABLE};
 use crate::{JobEvent, LaunchError, LaunchJob, MEMORY_VARIABLE, StopFlag};
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Time between SIGTERM and SIGKILL, in which tasks can exit by themselves.
-const GRACE_PERIOD: Duration = Duration::from_secs(2);
+const TERMINATION_GRACE_PERIOD: Duration = Duration::from_secs(2);
 
 /// Options of the local engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,8 +35,13 @@ impl Default for Local {
     }
 }
 
-pub(crate) fn run(job: &LaunchJob, local: &Local, stop: &StopFlag, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, LaunchError> {
-    let alive = AliveLock::hold_lock(job)?;
+pub(crate) fn run_locally(
+    job: &LaunchJob,
+    local: &Local,
+    stop: &StopFlag,
+    report: &mut dyn FnMut(JobEvent),
+) -> Result<Vec<u32>, LaunchError> {
+    let alive = AliveLock::hold_alive_lock(job)?;
     let allowed_cores = read_allowed_cores();
     let pinned = local.parallel <= allowed_cores.len() && is_installed("taskset");
     if !pinned {
@@ -52,7 +57,7 @@ pub(crate) fn run(job: &LaunchJob, local: &Local, stop: &StopFlag, report: &mut 
         if pinned {
             command.arg("-c").arg(allowed_cores[slot].to_string()).arg("sh");
         }
-        command.arg(job.script(task)).env(ALIVE_VARIABLE, alive.path());
+        command.arg(job.script(task)).env(LAUNCHER_ALIVE_VARIABLE, alive.path());
         if let Some(bytes) = local.memory {
             command.env(MEMORY_VARIABLE, (bytes / 1024).to_string());
         }
@@ -89,7 +94,7 @@ impl Drop for RunningTasks {
         let group = |running: &RunningTask| Pid::from_raw(running.child.id() as i32);
         self.0.iter().for_each(|r| _ = killpg(group(r), Signal::SIGTERM));
         let begun = Instant::now();
-        while begun.elapsed() < GRACE_PERIOD && self.0.iter_mut().any(|r| matches!(r.child.try_wait(), Ok(None))) {
+        while begun.elapsed() < TERMINATION_GRACE_PERIOD && self.0.iter_mut().any(|r| matches!(r.child.try_wait(), Ok(None))) {
             sleep(POLL_INTERVAL);
         }
         for running in &mut self.0 {
@@ -125,7 +130,7 @@ pub(crate) fn run_commands(
             running.0.push(RunningTask { task, slot, child });
         }
         sleep(POLL_INTERVAL);
-        for done in remove_ended(job, &mut running)? {
+        for done in remove_ended_tasks(job, &mut running)? {
             free.push(done.slot);
             if job.tasks[done.task].result.exists() {
                 report(JobEvent::Done(job.tasks.len() - job.tasks_without_result().len(), job.tasks.len()));
@@ -152,7 +157,7 @@ fn spawn_task(job: &LaunchJob, task: usize, mut command: Command) -> Result<Chil
 
 /// Removes ended tasks from `running` and returns them. If a task left no result, kills its remaining processes, so that they do not run at
 /// the same time as the next attempt.
-fn remove_ended(job: &LaunchJob, running: &mut RunningTasks) -> Result<Vec<RunningTask>, LaunchError> {
+fn remove_ended_tasks(job: &LaunchJob, running: &mut RunningTasks) -> Result<Vec<RunningTask>, LaunchError> {
     let failed = |source| LaunchError::Tool { program: "sh".into(), source, advice: "Run the job again" };
     let mut done = Vec::new();
     let mut at = 0;

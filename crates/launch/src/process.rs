@@ -22,7 +22,7 @@ pub fn exit_code(status: ExitStatus) -> ExitCode {
 }
 
 /// Creates the error for a program that the user named and that could not be run. The message contains advice that depends on the cause.
-pub fn cannot_run(program: impl AsRef<OsStr>, error: io::Error) -> LaunchError {
+pub fn cannot_run_error(program: impl AsRef<OsStr>, error: io::Error) -> LaunchError {
     let name = program.as_ref().display();
     let advice = match error.kind() {
         io::ErrorKind::NotFound => {
@@ -44,8 +44,8 @@ pub fn find_in_search_path(name: &OsStr, search_path: Option<&OsStr>, is_wanted:
 }
 
 /// Runs a command until it ends, and forwards signals to it in the meantime.
-pub fn wait_forwarding(command: &mut Command) -> io::Result<ExitStatus> {
-    forwarding_signals(|begun| {
+pub fn run_forwarding_signals(command: &mut Command) -> io::Result<ExitStatus> {
+    forward_signals_during(|begun| {
         let mut child: Child = command.spawn()?;
         begun.report(child.id());
         child.wait()
@@ -53,9 +53,9 @@ pub fn wait_forwarding(command: &mut Command) -> io::Result<ExitStatus> {
 }
 
 /// Passes the ID of a new process to the thread that forwards signals to it.
-pub struct ForwardingTarget(Sender<u32>);
+pub struct SignalForwardingTarget(Sender<u32>);
 
-impl ForwardingTarget {
+impl SignalForwardingTarget {
     /// Makes signals be forwarded to the process with this ID.
     pub fn report(&self, process: u32) {
         // This fails only if the forwarding thread has ended. Then no signals are forwarded.
@@ -64,7 +64,7 @@ impl ForwardingTarget {
 }
 
 /// Calls `work`, which starts a process and reports its ID. Forwards signals to that process until `work` returns.
-pub fn forwarding_signals<T>(work: impl FnOnce(ForwardingTarget) -> T) -> io::Result<T> {
+pub fn forward_signals_during<T>(work: impl FnOnce(SignalForwardingTarget) -> T) -> io::Result<T> {
     // This is not undone afterwards: a signal that was sent to both processes must not end this process even if it arrives after the other
     // one has ended.
     temporary::disable_removal_on_signals();
@@ -87,7 +87,7 @@ pub fn forwarding_signals<T>(work: impl FnOnce(ForwardingTarget) -> T) -> io::Re
             }
         }
     });
-    let result = work(ForwardingTarget(sender));
+    let result = work(SignalForwardingTarget(sender));
     handle.close();
     let _ = forwarder.join();
     Ok(result)
@@ -102,7 +102,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("text");
         std::fs::write(&file, "text").unwrap();
-        let message = |program: &std::path::Path| cannot_run(program, std::process::Command::new(program).spawn().unwrap_err()).to_string();
+        let message =
+            |program: &std::path::Path| cannot_run_error(program, std::process::Command::new(program).spawn().unwrap_err()).to_string();
         let missing = message("./not-there".as_ref());
         assert!(missing.contains("cannot run ./not-there: No such file") && missing.contains("PATH"), "{missing}");
         assert!(message(&file).contains("chmod +x"));

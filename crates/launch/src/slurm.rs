@@ -50,7 +50,12 @@ impl Drop for SubmittedArray {
     }
 }
 
-pub(crate) fn run(job: &LaunchJob, slurm: &Slurm, stop: &StopFlag, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, LaunchError> {
+pub(crate) fn run_with_slurm(
+    job: &LaunchJob,
+    slurm: &Slurm,
+    stop: &StopFlag,
+    report: &mut dyn FnMut(JobEvent),
+) -> Result<Vec<u32>, LaunchError> {
     let mut attempts = vec![0; job.tasks.len()];
     for round in 0..=slurm.retries {
         let open = job.tasks_without_result();
@@ -87,7 +92,7 @@ fn submit_array(job: &LaunchJob, slurm: &Slurm, open: &[usize]) -> Result<Submit
         advice: "Run this where Slurm jobs can be submitted (package slurm-client)",
     })?;
     if !output.status.success() {
-        return Err(tool_error("sbatch", &output));
+        return Err(slurm_tool_error("sbatch", &output));
     }
     // `sbatch` prints `ID` or `ID;CLUSTER`.
     let id = String::from_utf8_lossy(&output.stdout).trim().split(';').next().unwrap_or_default().to_owned();
@@ -100,7 +105,7 @@ fn log_file_pattern(job: &LaunchJob) -> OsString {
     OsString::from_vec(folder.chain(*b"/task-%a.log").collect())
 }
 
-fn tool_error(program: &str, output: &Output) -> LaunchError {
+fn slurm_tool_error(program: &str, output: &Output) -> LaunchError {
     LaunchError::ToolFailed { program: program.into(), message: String::from_utf8_lossy(&output.stderr).trim().to_owned() }
 }
 
@@ -159,6 +164,6 @@ fn is_pending_or_running(id: &str) -> Result<bool, LaunchError> {
         true => Ok(!output.stdout.trim_ascii().is_empty()),
         // Slurm forgets a job some time after it has ended. An unknown job is therefore not running.
         false if text.contains("Invalid job id") => Ok(false),
-        false => Err(tool_error("squeue", &output)),
+        false => Err(slurm_tool_error("squeue", &output)),
     }
 }

@@ -24,7 +24,7 @@ pub struct Template {
     pub retries: u32,
 }
 
-pub(crate) fn run(
+pub(crate) fn run_with_template(
     job: &LaunchJob,
     template: &Template,
     stop: &StopFlag,
@@ -65,7 +65,7 @@ fn run_one_command_for_all(
         }
         let one = LaunchJob { tasks: vec![job.tasks[first].clone()], ..job.clone() };
         match run_commands(&one, 1, 0, start, stop, report) {
-            // The caller, `run`, checks whether all results exist.
+            // The caller, `run_with_template`, checks whether all results exist.
             Ok(_) | Err(LaunchError::Failed { .. }) => {}
             Err(error) => return Err(error),
         }

@@ -44,7 +44,7 @@ pub fn is_removal_disabled() -> bool {
 }
 
 /// Removes all temporary files and folders. No new ones can be created while the returned value exists.
-pub fn remove_all() -> impl Sized {
+pub fn remove_all_temporary_folders() -> impl Sized {
     let names = lock_registry();
     names.remove_all();
     names
@@ -52,7 +52,7 @@ pub fn remove_all() -> impl Sized {
 
 /// Makes signals remove all temporary files and then end the command from now on. Ignored signals stay ignored. Further calls have no
 /// effect.
-pub fn remove_on_signals() {
+pub fn remove_folders_on_signals() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
         let ignored = ignored_signals();
@@ -65,7 +65,7 @@ pub fn remove_on_signals() {
                     continue;
                 }
                 if !SIGNAL_HANDLER.get().is_some_and(|handler| handler(signal)) {
-                    let _removed = remove_all();
+                    let _removed = remove_all_temporary_folders();
                     let _ = signal_hook::low_level::emulate_default_handler(signal);
                 }
             }

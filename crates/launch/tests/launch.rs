@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use trodden_launch::{Engine, JobEvent, Kubernetes, LaunchError, LaunchJob, LaunchTask, Local, StopFlag, Template, kubernetes};
+use trodden_launch::{JobEvent, Kubernetes, LaunchEngine, LaunchError, LaunchJob, LaunchTask, Local, StopFlag, Template, kubernetes};
 
 fn create_job(folder: &Path, commands: &[&[&str]]) -> LaunchJob {
     let task = |(at, words): (usize, &&[&str])| LaunchTask {
@@ -18,12 +18,12 @@ fn create_job(folder: &Path, commands: &[&[&str]]) -> LaunchJob {
     LaunchJob { name: "test".into(), folder: folder.join("the job's"), tasks: commands.iter().enumerate().map(task).collect() }
 }
 
-fn run(job: &LaunchJob, engine: &Engine, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, LaunchError> {
+fn run(job: &LaunchJob, engine: &LaunchEngine, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, LaunchError> {
     trodden_launch::run(job, engine, &StopFlag::new().unwrap(), report)
 }
 
-fn local_engine() -> Engine {
-    Engine::Local(Local { parallel: 2, memory: None, retries: 1 })
+fn local_engine() -> LaunchEngine {
+    LaunchEngine::Local(Local { parallel: 2, memory: None, retries: 1 })
 }
 
 fn read_result(folder: &Path, at: usize) -> String {
@@ -75,16 +75,17 @@ fn leftover_processes_of_failed_task_are_killed_before_retry() {
 fn second_result_must_equal_the_first() {
     let folder = tempfile::tempdir().unwrap();
     let job = create_job(folder.path(), &[&["sh", "-c", "cat number > \"$LAUNCH_RESULT\""]]);
-    let twice = Engine::Template(Template {
+    let twice = LaunchEngine::Template(Template {
         line: "sh {script}; echo $(($(cat number) + STEP)) > number; sh {script}".into(),
         parallel: 1,
         retries: 0,
     });
     fs::write(folder.path().join("number"), "0\n").unwrap();
     let line = |step: &str| match &twice {
-        Engine::Template(t) => {
-            Engine::Template(Template { line: format!("cd {}; {}", folder.path().display(), t.line.replace("STEP", step)), ..t.clone() })
-        }
+        LaunchEngine::Template(t) => LaunchEngine::Template(Template {
+            line: format!("cd {}; {}", folder.path().display(), t.line.replace("STEP", step)),
+            ..t.clone()
+        }),
         _ => unreachable!(),
     };
     run(&job, &line("0"), &mut |_| {}).unwrap();
@@ -97,7 +98,7 @@ fn second_result_must_equal_the_first() {
 fn template_placeholders_are_expanded_and_rank_script_reads_rank() {
     let folder = tempfile::tempdir().unwrap();
     let write = ["sh", "-c", "echo $PLACE > \"$LAUNCH_RESULT\""];
-    let template = |line: &str| Engine::Template(Template { line: line.into(), parallel: 2, retries: 0 });
+    let template = |line: &str| LaunchEngine::Template(Template { line: line.into(), parallel: 2, retries: 0 });
     let one = create_job(folder.path(), &[&write, &write]);
     run(&one, &template("PLACE=h{index}-{count} sh {script}"), &mut |_| {}).unwrap();
     assert_eq!((read_result(folder.path(), 0), read_result(folder.path(), 1)), ("h0-2\n".into(), "h1-2\n".into()));
@@ -113,7 +114,7 @@ fn template_placeholders_are_expanded_and_rank_script_reads_rank() {
 fn memory_limit_is_applied() {
     let folder = tempfile::tempdir().unwrap();
     let job = create_job(folder.path(), &[&["sh", "-c", "ulimit -v > \"$LAUNCH_RESULT\""]]);
-    run(&job, &Engine::Local(Local { memory: Some(1 << 30), ..Local::default() }), &mut |_| {}).unwrap();
+    run(&job, &LaunchEngine::Local(Local { memory: Some(1 << 30), ..Local::default() }), &mut |_| {}).unwrap();
     assert_eq!(read_result(folder.path(), 0), "1048576\n");
 }
 
@@ -121,7 +122,7 @@ fn memory_limit_is_applied() {
 fn manifest_has_an_index_per_task() {
     let job = create_job(Path::new("/shared"), &[&["true"], &["true"]]);
     let kubernetes = Kubernetes { image: "tools:1".into(), claim: "data".into(), mount: "/shared".into(), retries: 3 };
-    let text = kubernetes::manifest(&job, &kubernetes);
+    let text = kubernetes::render_job_manifest(&job, &kubernetes);
     for line in [
         "completionMode: Indexed",
         "completions: 2",
@@ -140,7 +141,8 @@ fn manifest_commands_produce_all_results() {
     let write = ["sh", "-c", "test -e tried || { touch tried; kill -9 $$; }; echo $WORD $JOB_COMPLETION_INDEX > \"$LAUNCH_RESULT\""];
     let job = create_job(folder.path(), &[&write, &write, &write]);
     let manifest = job.folder.join("job.yaml");
-    let engine = Engine::Kubernetes(Kubernetes { image: "tools:1".into(), claim: "data".into(), mount: "/shared".into(), retries: 3 });
+    let engine =
+        LaunchEngine::Kubernetes(Kubernetes { image: "tools:1".into(), claim: "data".into(), mount: "/shared".into(), retries: 3 });
     let cluster = std::thread::spawn(move || {
         let text = loop {
             match fs::read_to_string(&manifest) {

@@ -9,7 +9,7 @@
 mod qemu;
 mod stream;
 
-use qemu::{PluginId, QemuInfo, Translation};
+use qemu::{PluginId, QemuInfo, TranslationBlock};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use stream::ProcessStream;
 
@@ -64,28 +64,28 @@ extern "C" fn on_thread_end(_: PluginId, thread: c_uint) {
 
 /// Handles the system calls that affect the stream: those that end the program, install signal handlers, or create processes.
 extern "C" fn on_system_call(_: PluginId, thread: c_uint, number: i64, one: u64, two: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64) {
-    const RT_SIGACTION: i64 = 13;
-    const RT_SIGRETURN: i64 = 15;
-    const CLONE: i64 = 56;
-    const FORK: i64 = 57;
-    const VFORK: i64 = 58;
-    const EXECVE: i64 = 59;
-    const KILL: i64 = 62;
-    const TKILL: i64 = 200;
-    const EXIT_GROUP: i64 = 231;
-    const TGKILL: i64 = 234;
-    const EXECVEAT: i64 = 322;
-    const CLONE3: i64 = 435;
+    const SYS_RT_SIGACTION: i64 = 13;
+    const SYS_RT_SIGRETURN: i64 = 15;
+    const SYS_CLONE: i64 = 56;
+    const SYS_FORK: i64 = 57;
+    const SYS_VFORK: i64 = 58;
+    const SYS_EXECVE: i64 = 59;
+    const SYS_KILL: i64 = 62;
+    const SYS_TKILL: i64 = 200;
+    const SYS_EXIT_GROUP: i64 = 231;
+    const SYS_TGKILL: i64 = 234;
+    const SYS_EXECVEAT: i64 = 322;
+    const SYS_CLONE3: i64 = 435;
     let stream = ProcessStream::get();
     match number {
-        RT_SIGACTION => stream.send_handler(two),
-        RT_SIGRETURN => stream.push(thread, trodden_wire::blocks::SIGNAL_HANDLER_RETURN_WORD),
-        CLONE => stream.send_fork(one),
-        CLONE3 => stream.send_fork_of_clone3(one),
-        FORK | VFORK => stream.send_fork(0),
-        EXECVE | EXECVEAT => stream.prepare_for_exec(thread),
+        SYS_RT_SIGACTION => stream.send_signal_handler(two),
+        SYS_RT_SIGRETURN => stream.push(thread, trodden_wire::blocks::SIGNAL_HANDLER_RETURN_WORD),
+        SYS_CLONE => stream.send_fork(one),
+        SYS_CLONE3 => stream.send_fork_of_clone3(one),
+        SYS_FORK | SYS_VFORK => stream.send_fork(0),
+        SYS_EXECVE | SYS_EXECVEAT => stream.prepare_for_exec(thread),
         // The system call may end the process by a signal before QEMU's exit callback runs.
-        KILL | TKILL | TGKILL | EXIT_GROUP => stream.flush(thread),
+        SYS_KILL | SYS_TKILL | SYS_TGKILL | SYS_EXIT_GROUP => stream.flush(thread),
         _ => {}
     }
 }
@@ -95,13 +95,18 @@ extern "C" fn on_program_end(_: PluginId, _: *mut c_void) {
 }
 
 /// Describes a translated block, and requests callbacks for its executions.
-extern "C" fn on_translation(_: PluginId, block: *mut Translation) {
+extern "C" fn on_translation(_: PluginId, block: *mut TranslationBlock) {
     let stream = ProcessStream::get();
     // SAFETY: QEMU passes a block that is valid during this call, and so are its instructions.
     let number = unsafe { stream.send_description(block) };
     // SAFETY: the block is valid, as above. QEMU only passes the number back and does not use it as a pointer.
     unsafe {
-        qemu::qemu_plugin_register_vcpu_tb_exec_cb(block, on_execution, qemu::NO_REGISTERS, std::ptr::without_provenance_mut(number));
+        qemu::qemu_plugin_register_vcpu_tb_exec_cb(
+            block,
+            on_execution,
+            qemu::CALLBACK_NO_REGISTERS,
+            std::ptr::without_provenance_mut(number),
+        );
     }
     // SAFETY: as above, the block, its instructions and their bytes are valid during this call.
     unsafe {
@@ -109,9 +114,9 @@ extern "C" fn on_translation(_: PluginId, block: *mut Translation) {
         for at in 0..count {
             let instruction = qemu::qemu_plugin_tb_get_insn(block, at);
             if stream.records_memory() || (at + 1 == count && is_call_or_return(qemu::instruction_bytes(instruction))) {
-                let flags = qemu::NO_REGISTERS;
+                let flags = qemu::CALLBACK_NO_REGISTERS;
                 let number = std::ptr::without_provenance_mut(at);
-                qemu::qemu_plugin_register_vcpu_mem_cb(instruction, on_access, flags, qemu::READ_AND_WRITE, number);
+                qemu::qemu_plugin_register_vcpu_mem_cb(instruction, on_access, flags, qemu::MEMORY_READ_AND_WRITE, number);
             }
         }
     }

@@ -11,7 +11,7 @@ pub struct QemuInfo {
 }
 
 #[repr(C)]
-pub struct Translation {
+pub struct TranslationBlock {
     _private: [u8; 0],
 }
 
@@ -21,13 +21,13 @@ pub struct QemuInstruction {
 }
 
 /// Flag of a callback that does not access the program's registers (`QEMU_PLUGIN_CB_NO_REGS`).
-pub const NO_REGISTERS: c_int = 0;
+pub const CALLBACK_NO_REGISTERS: c_int = 0;
 
 /// Requests callbacks for both loads and stores (`QEMU_PLUGIN_MEM_RW`).
-pub const READ_AND_WRITE: c_int = 3;
+pub const MEMORY_READ_AND_WRITE: c_int = 3;
 
 pub type ThreadCallback = extern "C" fn(PluginId, c_uint);
-pub type TranslationCallback = extern "C" fn(PluginId, *mut Translation);
+pub type TranslationCallback = extern "C" fn(PluginId, *mut TranslationBlock);
 pub type ExecutionCallback = extern "C" fn(c_uint, *mut c_void);
 /// Callback for a memory access. Its arguments are the thread, QEMU's information on the access, the address, and the data given at
 /// registration.
@@ -40,7 +40,7 @@ unsafe extern "C" {
     pub fn qemu_plugin_register_vcpu_init_cb(id: PluginId, callback: ThreadCallback);
     pub fn qemu_plugin_register_vcpu_exit_cb(id: PluginId, callback: ThreadCallback);
     pub fn qemu_plugin_register_vcpu_tb_trans_cb(id: PluginId, callback: TranslationCallback);
-    pub fn qemu_plugin_register_vcpu_tb_exec_cb(block: *mut Translation, callback: ExecutionCallback, flags: c_int, data: *mut c_void);
+    pub fn qemu_plugin_register_vcpu_tb_exec_cb(block: *mut TranslationBlock, callback: ExecutionCallback, flags: c_int, data: *mut c_void);
     pub fn qemu_plugin_register_vcpu_mem_cb(
         instruction: *mut QemuInstruction,
         callback: MemoryCallback,
@@ -50,9 +50,9 @@ unsafe extern "C" {
     );
     pub fn qemu_plugin_register_vcpu_syscall_cb(id: PluginId, callback: SystemCallCallback);
     pub fn qemu_plugin_register_atexit_cb(id: PluginId, callback: EndCallback, data: *mut c_void);
-    pub fn qemu_plugin_tb_n_insns(block: *const Translation) -> usize;
-    pub fn qemu_plugin_tb_vaddr(block: *const Translation) -> u64;
-    pub fn qemu_plugin_tb_get_insn(block: *const Translation, at: usize) -> *mut QemuInstruction;
+    pub fn qemu_plugin_tb_n_insns(block: *const TranslationBlock) -> usize;
+    pub fn qemu_plugin_tb_vaddr(block: *const TranslationBlock) -> u64;
+    pub fn qemu_plugin_tb_get_insn(block: *const TranslationBlock, at: usize) -> *mut QemuInstruction;
     pub fn qemu_plugin_insn_data(instruction: *const QemuInstruction) -> *const c_void;
     pub fn qemu_plugin_insn_size(instruction: *const QemuInstruction) -> usize;
     pub fn qemu_plugin_insn_haddr(instruction: *const QemuInstruction) -> *mut c_void;

@@ -1,6 +1,6 @@
 //! The stream of executed blocks: each thread has a buffer, and all threads share one file.
 
-use crate::qemu::{self, Translation};
+use crate::qemu::{self, TranslationBlock};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -13,10 +13,10 @@ use trodden_wire::file_header::{FileHeader, FileKind};
 /// Number of words in a thread's buffer.
 const BUFFER_WORDS: usize = 1 << 13;
 /// Maximum number of concurrent threads. The end of the stream contains the number of threads that exceeded this limit.
-const MAX_THREADS: usize = 1 << 14;
+const MAX_STREAM_THREADS: usize = 1 << 14;
 
 /// The output file, and which blocks and mappings were already sent.
-struct Output {
+struct StreamOutput {
     file: File,
     blocks: usize,
     /// Address ranges of mapped files that were sent, in the program's addresses.
@@ -28,7 +28,7 @@ struct Output {
 
 pub struct ProcessStream {
     buffers: Box<[AtomicPtr<Vec<u64>>]>,
-    output: Mutex<Output>,
+    output: Mutex<StreamOutput>,
     overflow: AtomicUsize,
     memory: bool,
     /// The process that writes the stream. Its children do not write.
@@ -37,22 +37,22 @@ pub struct ProcessStream {
     base: AtomicU64,
 }
 
-static STREAM: OnceLock<ProcessStream> = OnceLock::new();
+static PROCESS_STREAM: OnceLock<ProcessStream> = OnceLock::new();
 
 impl ProcessStream {
     pub fn open(file: &str, memory: bool) -> io::Result<()> {
-        let mut file = to_high_descriptor(File::options().write(true).create(true).truncate(true).open(file)?);
+        let mut file = move_to_high_descriptor(File::options().write(true).create(true).truncate(true).open(file)?);
         let process = std::process::id();
         file.write_all(&FileHeader::new(FileKind::BLOCKS, VERSION).to_bytes())?;
-        let buffers = (0..MAX_THREADS).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect();
-        let output = Mutex::new(Output { file, blocks: 0, files: Vec::new(), anonymous: Vec::new(), broken: false });
+        let buffers = (0..MAX_STREAM_THREADS).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect();
+        let output = Mutex::new(StreamOutput { file, blocks: 0, files: Vec::new(), anonymous: Vec::new(), broken: false });
         let stream = ProcessStream { buffers, output, overflow: AtomicUsize::new(0), memory, process, base: AtomicU64::new(0) };
-        STREAM.set(stream).map_err(|_| io::Error::other("the plugin is loaded twice"))
+        PROCESS_STREAM.set(stream).map_err(|_| io::Error::other("the plugin is loaded twice"))
     }
 
     /// Returns the stream, which was opened when QEMU loaded the plugin.
     pub fn get() -> &'static ProcessStream {
-        STREAM.get().expect("callbacks are registered after the stream was opened")
+        PROCESS_STREAM.get().expect("callbacks are registered after the stream was opened")
     }
 
     /// Returns true if all memory accesses are sent, not only those of calls and returns.
@@ -121,7 +121,7 @@ impl ProcessStream {
 
     /// Sends the address of a signal handler that the program installs. `action` is the address of a `sigaction`, whose first word is the
     /// handler.
-    pub fn send_handler(&self, action: u64) {
+    pub fn send_signal_handler(&self, action: u64) {
         // The values 0 (SIG_DFL) and 1 (SIG_IGN) are not addresses of handlers.
         if let Some(handler) = self.read_program_word(action).filter(|h| *h > 1) {
             self.write_frame(FrameKind::Handler, 0, &handler.to_le_bytes());
@@ -162,7 +162,7 @@ impl ProcessStream {
     ///
     /// # Safety
     /// QEMU must be translating the block.
-    pub unsafe fn send_description(&self, block: *mut Translation) -> usize {
+    pub unsafe fn send_description(&self, block: *mut TranslationBlock) -> usize {
         let Some(mut output) = self.lock_output() else { return 0 };
         let number = output.blocks;
         output.blocks += 1;
@@ -197,13 +197,13 @@ impl ProcessStream {
     }
 
     /// Locks the output. Returns `None` in a child process, since at the time of the fork a different thread may have held the lock.
-    fn lock_output(&self) -> Option<MutexGuard<'_, Output>> {
+    fn lock_output(&self) -> Option<MutexGuard<'_, StreamOutput>> {
         (std::process::id() == self.process).then(|| self.output.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 }
 
 /// Moves the file to a high descriptor that is closed on exec, because programs rarely use high descriptors by number.
-fn to_high_descriptor(file: File) -> File {
+fn move_to_high_descriptor(file: File) -> File {
     const MIN_DESCRIPTOR: i32 = 900;
     // SAFETY: the descriptor is open, and the call only changes the descriptor table.
     let moved = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, MIN_DESCRIPTOR) };
@@ -211,7 +211,7 @@ fn to_high_descriptor(file: File) -> File {
     if moved < 0 { file } else { unsafe { File::from_raw_fd(moved) } }
 }
 
-impl Output {
+impl StreamOutput {
     fn write_frame(&mut self, kind: FrameKind, thread: u32, content: &[u8]) {
         if self.broken {
             return;

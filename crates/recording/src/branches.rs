@@ -12,7 +12,7 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, ExitCode, Stdio};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use trodden_launch::process::wait_forwarding;
+use trodden_launch::process::run_forwarding_signals;
 use trodden_profile::Run;
 use trodden_trace::programs_with_addresses;
 
@@ -48,7 +48,7 @@ pub fn run(what: &RecordedCommand, job: &BranchRecording, context: &RecordingCon
     let clock = Instant::now();
     let mut command = perf_record_command(job, &data);
     command.arg("--").args(&what.command);
-    let status = wait_forwarding(&mut command).with_context(|| format!("cannot run {}", job.perf.display()))?;
+    let status = run_forwarding_signals(&mut command).with_context(|| format!("cannot run {}", job.perf.display()))?;
     let run = Run {
         duration_ns: clock.elapsed().as_nanos() as u64,
         suite: what.destination.suite.clone(),

@@ -19,20 +19,20 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::UNIX_EPOCH;
-use trodden_launch::process::cannot_run;
+use trodden_launch::process::cannot_run_error;
 use trodden_profile::merge::{BuildPolicy, merge_files};
 use trodden_profile::{CollectProblem, Run, RunStore, SamplingSwitch, collect, raw_files};
 use trodden_sequence::CompressionMethod;
 use trodden_stored::place::{LOG_EXTENSION, STREAM_EXTENSION, files_with_extension, move_logs};
 use trodden_text::words::{plural, quote_for_shell};
 use trodden_trace::command::{self as tracer, ActiveRun, RunKind};
-use trodden_trace::{Follow, ProcessEvent, ProgramId, ProgramStart, StartedProgram, TraceError, follow};
+use trodden_trace::{FollowRequest, ProcessEvent, ProgramId, ProgramStart, StartedProgram, TraceError, follow};
 use trodden_unit::UnitCache;
 use trodden_wire::OUTPUT_ENVIRONMENT_VARIABLE;
 use trodden_wire::stream::STREAM_ENVIRONMENT_VARIABLE;
 
 /// Records the programs of a command as runs of a suite. Also records their streams if `streams` is given. Returns the command's exit
-/// status. The calling process must be a tracer ([`trodden_trace::command::in_tracer`]).
+/// status. The calling process must be a tracer ([`trodden_trace::command::run_in_tracer_process`]).
 pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, context: &RecordingContext) -> Result<ExitCode> {
     let folder = run_folder(&what.destination, context)?;
     let (mut command, raw) = (command(&what.command, folder.path(), "%m.%p.raw", context), folder.path().to_owned());
@@ -66,7 +66,7 @@ pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, 
             ProcessEvent::Ended(program) => drop(ended.send(program)),
         };
         let command = ProgramStart::new(tracer::launcher(), &command);
-        follow(Follow { command, variable: TEST_VARIABLE, on_start: &mut |process| _ = begun.send(process), report })
+        follow(FollowRequest { command, variable: TEST_VARIABLE, on_start: &mut |process| _ = begun.send(process), report })
     };
     let status = std::thread::spawn(following).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     drop(active);
@@ -89,7 +89,7 @@ pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, 
 
 fn describe_failure(error: TraceError, program: &OsStr) -> anyhow::Error {
     match error {
-        TraceError::Start(error) => cannot_run(program, error).into(),
+        TraceError::Start(error) => cannot_run_error(program, error).into(),
         _ => {
             anyhow::anyhow!(
                 "cannot run {} with each process as a separate run: {error}. Record all processes as one run, without --suite, and add \

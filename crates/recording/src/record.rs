@@ -16,7 +16,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use trodden_launch::process::{cannot_run, exit_code, wait_forwarding};
+use trodden_launch::process::{cannot_run_error, exit_code, run_forwarding_signals};
 use trodden_profile::{Collected, Profile, Run, SampledRun, Sampling, UnitProfile, collect, raw_files};
 use trodden_text::words::{plural, quote_for_shell};
 use trodden_unit::InstrumentedImage;
@@ -220,9 +220,9 @@ fn run_counted_command(
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = Instant::now();
     let bursting = BurstThread::start(BurstFiles::from_folder(folder), bursts)?;
-    let status = wait_forwarding(&mut command);
+    let status = run_forwarding_signals(&mut command);
     let sampling = bursting.stop();
-    let status = status.map_err(|error| cannot_run(&arguments[0], error))?;
+    let status = status.map_err(|error| cannot_run_error(&arguments[0], error))?;
     let run = Run { duration_ns: clock.elapsed().as_nanos() as u64, ..run_metadata(arguments, started, process_ending(status), context) };
     warn_of_running_processes(arguments, folder);
     Ok(CountedRun { run, status, sampling })

@@ -176,7 +176,7 @@ fn detect_folder(folder: &Path) -> Result<Option<InputKind>> {
         let files = files_with_extension(folder, extension)?;
         Ok(files.iter().any(|file| read_beginning(file).is_ok_and(|bytes| detect_by_beginning(file, &bytes) == Some(kind))))
     };
-    if !files_with_extension(folder, "process")?.is_empty() || import::ctf::is_trace(folder) {
+    if !files_with_extension(folder, "process")?.is_empty() || import::ctf::is_ctf_trace_folder(folder) {
         return Ok(Some(InputKind::Waits));
     }
     // Stream files come first: a recorder that was killed leaves logs beside the stream files that it had not converted yet.
@@ -272,7 +272,7 @@ fn detect_text(mut text: impl BufRead) -> io::Result<Option<InputKind>> {
         if head.trim().is_empty() && line.trim_start().starts_with(['{', '[']) || import::is_scheduler_line(line) {
             return Ok(Some(InputKind::Waits));
         }
-        match perf_script::parse(line) {
+        match perf_script::parse_script_line(line) {
             Ok(ScriptLine::Window(_, branches)) if !branches.is_empty() => return Ok(Some(InputKind::Branches)),
             Ok(ScriptLine::Branch(..)) => return Ok(Some(InputKind::Branches)),
             _ => {}

@@ -4,13 +4,13 @@ use crate::words;
 use anyhow::Result;
 use serde::Serialize;
 use std::io::Write;
-use trodden_hardware::character::{Agreement, Character, LengthPoint, Skew, characterize};
+use trodden_hardware::character::{LengthPoint, MetricSkew, PathCharacteristics, ProfileAgreement, characterize_paths};
 use trodden_hardware::processor::ProcessorEvent;
 use trodden_hardware::{
-    BranchKind, DetectorCounts, DetectorParameters, Lane, LaneTiming, Metric, PathDescriptor, PathProfile, Profiler, ProfilerParameters,
-    TableResult, overlap, paths_for_share,
+    BranchKind, DetectorCounts, DetectorParameters, LaneTiming, Metric, PathDescriptor, PathProfile, Profiler, ProfilerParameters,
+    SimulationLane, TableResult, compute_overlap, count_paths_for_share,
 };
-use trodden_trace::simulation::{InstructionStep, InstructionWalk, MappedMemory, Places, SourcePlace, walk};
+use trodden_trace::simulation::{InstructionStep, InstructionWalk, MappedMemory, MappedPlaces, SourcePlace, walk};
 
 const SCHEMA_VERSION: u32 = 1;
 const DEFAULT_MAX_PATHS: usize = 10;
@@ -37,7 +37,7 @@ pub struct SimulationReport<'a> {
     events: Vec<ProcessorEvent>,
     first_table: PathProfile,
     complete: Vec<(PathDescriptor, u64)>,
-    character: Character,
+    character: PathCharacteristics,
 }
 
 #[derive(Debug, Serialize)]
@@ -61,12 +61,12 @@ struct ReportJson<'a> {
     distinct_paths: usize,
     instructions_by_length: &'a [u64],
     /// Share of the execution that the hottest paths account for, as cumulative distributions.
-    skew: Vec<Skew>,
+    skew: Vec<MetricSkew>,
     /// Percentage of instructions that are on paths with at most a given number of branches.
     lengths: Vec<LengthPoint>,
     /// Agreement between the profiles of two models of power consumption; `None` unless both were counted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    power_models: Option<Agreement>,
+    power_models: Option<ProfileAgreement>,
     paths: Vec<PathJson>,
 }
 
@@ -175,15 +175,15 @@ impl<'a> SimulationReport<'a> {
         origin: &'a str,
         iterations: Option<u64>,
         parameters: &ProfilerParameters,
-        lane: &'a Lane,
-        places: &'a Places,
+        lane: &'a SimulationLane,
+        places: &'a MappedPlaces,
     ) -> SimulationReport<'a> {
         let profiler = &lane.profiler;
         let is_counted = |e: &ProcessorEvent| parameters.metrics.contains(&Metric::Event(*e as usize));
         let counted: Vec<Metric> = parameters.metrics.iter().copied().filter(|m| *m != Metric::Instructions).collect();
         SimulationReport {
             timing: lane.timing(),
-            character: characterize(profiler, &counted),
+            character: characterize_paths(profiler, &counted),
             events: ProcessorEvent::ALL.into_iter().filter(is_counted).collect(),
             shown,
             origin,
@@ -193,7 +193,7 @@ impl<'a> SimulationReport<'a> {
             memory: places.memory(),
             tables: profiler.results(Metric::Frequency),
             first_table: profiler.table_profile(Metric::Frequency, 0).unwrap_or_default(),
-            complete: profiler.complete_profile(Metric::Frequency).map(PathProfile::hottest).unwrap_or_default(),
+            complete: profiler.complete_path_profile(Metric::Frequency).map(PathProfile::hottest_paths).unwrap_or_default(),
         }
     }
 
@@ -227,13 +227,13 @@ impl<'a> SimulationReport<'a> {
 
     fn event_json(&self, event: ProcessorEvent) -> EventJson {
         let metric = Metric::Event(event as usize);
-        let complete = self.profiler.complete_profile(metric);
-        let frequency = self.profiler.complete_profile(Metric::Frequency);
+        let complete = self.profiler.complete_path_profile(metric);
+        let frequency = self.profiler.complete_path_profile(Metric::Frequency);
         EventJson {
             event: event.name(),
             total: complete.map_or(0, PathProfile::total),
             paths: complete.map_or(0, PathProfile::len),
-            overlap_with_frequency: complete.zip(frequency).and_then(|(one, other)| overlap(one, other)),
+            overlap_with_frequency: complete.zip(frequency).and_then(|(one, other)| compute_overlap(one, other)),
             tables: self.profiler.results(metric).iter().map(table_json).collect(),
         }
     }
@@ -266,7 +266,7 @@ impl<'a> SimulationReport<'a> {
     /// Writes the report as text.
     pub fn write_text(&self, out: &mut dyn Write) -> Result<()> {
         self.write_summary(out)?;
-        let hottest = self.first_table.hottest();
+        let hottest = self.first_table.hottest_paths();
         let total = self.first_table.total();
         if let Some(first) = self.tables.first() {
             writeln!(out, "\nHot paths in the table {}:", first.parameters.name())?;
@@ -288,8 +288,8 @@ impl<'a> SimulationReport<'a> {
                 if kind.kind == "conditional" { format!(", not taken {}", group_digits(kind.not_taken)) } else { String::new() };
             writeln!(out, "    {:14} {:>15}{not_taken}", kind.kind, group_digits(kind.taken + kind.not_taken))?;
         }
-        let for_half = paths_for_share(&self.complete, 0.5);
-        let for_most = paths_for_share(&self.complete, 0.9);
+        let for_half = count_paths_for_share(&self.complete, 0.5);
+        let for_most = count_paths_for_share(&self.complete, 0.9);
         let (paths, distinct) = (group_digits(counts.paths), group_digits(self.complete.len() as u64));
         writeln!(out, "  paths {paths}, {distinct} different; {for_half} account for half of all executions, {for_most} for 90 %")?;
         let short = self.character.lengths.get(16).map_or(100.0, |p| p.percent);
@@ -333,7 +333,7 @@ impl<'a> SimulationReport<'a> {
             let with_frequency = format_percent(event.overlap_with_frequency);
             writeln!(out, "  {:18} {:>15} {with_frequency:>14}   {}", event.event, group_digits(event.total), tables.join("  "))?;
         }
-        if let Some(Agreement { rank_correlation: Some(rank), overlap: Some(overlap) }) = self.character.power_models {
+        if let Some(ProfileAgreement { rank_correlation: Some(rank), overlap: Some(overlap) }) = self.character.power_models {
             writeln!(out, "  Agreement of the power models: rank correlation {rank:.3}, overlap {overlap:.2} %.")?;
         }
         writeln!(out, "  Each event has separate tables; real hardware would need as many tables, or a run for each event.")?;

@@ -3,8 +3,11 @@
 use crate::CollectError;
 use crate::mappings::mappings;
 use crate::parked::ParkedProcess;
-use crate::process_status::{capabilities, field, forbidden_by_yama, may_trace_others, number, own_status, status};
-use crate::ptrace::{self, PtraceStop, Resume, Tid, restart_interrupted_call, unless_gone};
+use crate::process_status::{
+    explain_yama_restriction, find_status_field, find_status_number, may_trace_others, parse_capability_set, read_own_status,
+    read_process_status,
+};
+use crate::ptrace::{self, PtraceStop, ResumeMode, Tid, ignore_ended_thread, restart_interrupted_call};
 use crate::session::Session;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +16,7 @@ use std::time::Duration;
 
 /// Seizes and stops all threads of a process, including threads that are created in the meantime. If the process is parked, it is put back
 /// as it was.
-pub fn seize_all(session: &Session, mut parked: Option<&mut ParkedProcess>) -> Result<Vec<Tid>, CollectError> {
+pub fn seize_all_threads(session: &Session, mut parked: Option<&mut ParkedProcess>) -> Result<Vec<Tid>, CollectError> {
     let process = session.process();
     let mut threads: Vec<Tid> = Vec::new();
     // A thread that is about to end remains listed for a while; `seen` keeps it from being tried again.
@@ -26,13 +29,13 @@ pub fn seize_all(session: &Session, mut parked: Option<&mut ParkedProcess>) -> R
         if fresh.is_empty() {
             match threads.contains(&process) {
                 true => return Ok(threads),
-                false => return Err(untraceable(process, "it ended while the tracer attached to it".to_owned())),
+                false => return Err(untraceable_error(process, "it ended while the tracer attached to it".to_owned())),
             }
         }
         for thread in fresh {
             // Request only exit events for now: the thread may be inside a system call, where nothing can be injected.
             // `stop_seized_thread` sets the other options.
-            match ptrace::seize(thread, ptrace::EXIT_EVENTS) {
+            match ptrace::seize_thread(thread, ptrace::EXIT_EVENT_OPTIONS) {
                 Ok(()) => session.add_thread(thread, false),
                 Err(_) if has_ended(thread) => continue,
                 Err(source) => return Err(CollectError::Attach { process, source }),
@@ -46,10 +49,10 @@ pub fn seize_all(session: &Session, mut parked: Option<&mut ParkedProcess>) -> R
 
 /// Returns true if a thread has ended. `/proc` may still list such a thread, as a zombie.
 fn has_ended(thread: Tid) -> bool {
-    field(&status(thread), "State").is_none_or(|state| state.starts_with(['Z', 'X']))
+    find_status_field(&read_process_status(thread), "State").is_none_or(|state| state.starts_with(['Z', 'X']))
 }
 
-fn untraceable(process: Tid, why: String) -> CollectError {
+fn untraceable_error(process: Tid, why: String) -> CollectError {
     CollectError::Untraceable { process, why }
 }
 
@@ -58,48 +61,48 @@ fn untraceable(process: Tid, why: String) -> CollectError {
 /// # Errors
 /// The process cannot or must not be traced; the message says what to do.
 pub fn check_traceable(process: Tid) -> Result<(), CollectError> {
-    let reject = |why: String| Err(untraceable(process, why));
-    let (its, own) = (status(process), own_status());
+    let reject = |why: String| Err(untraceable_error(process, why));
+    let (its, own) = (read_process_status(process), read_own_status());
     if its.is_empty() {
         return reject("it does not exist".to_owned());
     }
-    if let Some(group) = number(&its, "Tgid").filter(|group| *group != process && *group != std::process::id() as Tid) {
+    if let Some(group) = find_status_number(&its, "Tgid").filter(|group| *group != process && *group != std::process::id() as Tid) {
         return reject(format!("it is a thread of process {group}: pass `--pid {group}`"));
     }
     if is_recorder(process) {
         return reject("it is the recorder itself. Pass the id of a different process".to_owned());
     }
-    match field(&its, "State").unwrap_or_default().chars().next() {
+    match find_status_field(&its, "State").unwrap_or_default().chars().next() {
         Some('Z' | 'X') => return reject("it has ended, or its first thread has".to_owned()),
         Some('T') => return reject(format!("it is stopped by a signal. Continue it first (`kill -CONT {process}`)")),
         _ => {}
     }
-    if let Some(tracer) = number(&its, "TracerPid").filter(|tracer| *tracer != 0) {
-        let name = field(&status(tracer), "Name").map(|name| format!(" ({name})")).unwrap_or_default();
+    if let Some(tracer) = find_status_number(&its, "TracerPid").filter(|tracer| *tracer != 0) {
+        let name = find_status_field(&read_process_status(tracer), "Name").map(|name| format!(" ({name})")).unwrap_or_default();
         return reject(format!("process {tracer}{name} already traces it. End that process first"));
     }
     // Kernel threads have no memory of their own.
-    if field(&its, "VmSize").is_none() {
+    if find_status_field(&its, "VmSize").is_none() {
         return reject("it is a kernel thread. Pass the id of a program's process".to_owned());
     }
     if !may_trace_others(&own) {
-        let (user, own_user) = (number(&its, "Uid"), number(&own, "Uid"));
+        let (user, own_user) = (find_status_number(&its, "Uid"), find_status_number(&own, "Uid"));
         if user != own_user {
             return reject(format!("it belongs to user {}. Run as that user or as root", user.unwrap_or_default()));
         }
         // `Uid` and `Gid` list the real, effective, saved and file-system ids. They differ from this process's if the executable was setuid
         // or setgid.
-        let has_others = ["Uid", "Gid"].iter().any(|ids| field(&its, ids) != field(&own, ids));
-        if has_others || capabilities(&its, "CapPrm") & !capabilities(&own, "CapPrm") != 0 {
+        let has_others = ["Uid", "Gid"].iter().any(|ids| find_status_field(&its, ids) != find_status_field(&own, ids));
+        if has_others || parse_capability_set(&its, "CapPrm") & !parse_capability_set(&own, "CapPrm") != 0 {
             return reject("its file gives it privileges that this user lacks (setuid, setgid or setcap). Run as root".to_owned());
         }
     }
-    if let Some(why) = forbidden_by_yama() {
+    if let Some(why) = explain_yama_restriction() {
         return reject(why);
     }
     // A container's filters apply to this process, too, so only filters beyond those of this process matter.
-    let filters = |status: &str| number(status, "Seccomp_filters").unwrap_or(0);
-    if field(&its, "Seccomp").as_deref() == Some("1") || filters(&its) > filters(&own) {
+    let filters = |status: &str| find_status_number(status, "Seccomp_filters").unwrap_or(0);
+    if find_status_field(&its, "Seccomp").as_deref() == Some("1") || filters(&its) > filters(&own) {
         return reject("it filters its system calls (seccomp), and the filter would kill it for calls that the trace injects".to_owned());
     }
     Ok(())
@@ -112,33 +115,33 @@ fn is_recorder(process: Tid) -> bool {
     let own = std::process::id() as Tid;
     let mut ancestor = own;
     while ancestor != 0 && program(ancestor).is_some_and(|other| Some(other) == program(own)) {
-        if ancestor == process || number(&status(process), "Tgid") == Some(ancestor) {
+        if ancestor == process || find_status_number(&read_process_status(process), "Tgid") == Some(ancestor) {
             return true;
         }
-        ancestor = number(&status(ancestor), "PPid").unwrap_or(0);
+        ancestor = find_status_number(&read_process_status(ancestor), "PPid").unwrap_or(0);
     }
     false
 }
 
 /// Checks that a process does not share its memory with other processes for more than a short time.
-pub fn check_unshared(process: Tid) -> Result<(), CollectError> {
+pub fn check_memory_is_unshared(process: Tid) -> Result<(), CollectError> {
     // A `vfork` child shares memory only until it executes a different program.
     let mut sharing = processes_sharing_memory(process)?;
-    for _ in 0..SHARING_CHECKS {
+    for _ in 0..MAX_SHARING_CHECKS {
         if sharing.is_empty() {
             return Ok(());
         }
-        std::thread::sleep(SHARING_WAIT);
+        std::thread::sleep(SHARING_CHECK_INTERVAL);
         sharing.retain(|other| shares_memory(process, *other).unwrap_or(false));
     }
     match sharing.first() {
-        Some(other) => Err(untraceable(process, format!("process {other} shares its memory and would hit the breakpoints"))),
+        Some(other) => Err(untraceable_error(process, format!("process {other} shares its memory and would hit the breakpoints"))),
         None => Ok(()),
     }
 }
 
 /// Checks that a path names the same file in the process's mount namespace (it may run in a container) as in this process's namespace.
-pub fn check_same_file(process: Tid, path: &Path) -> Result<(), CollectError> {
+pub fn check_path_names_same_file(process: Tid, path: &Path) -> Result<(), CollectError> {
     let of = |path: &Path| std::fs::metadata(path).map(|file| (file.dev(), file.ino()));
     let seen = Path::new("/proc").join(process.to_string()).join("root").join(path.strip_prefix("/").unwrap_or(path));
     match (of(path), of(&seen)) {
@@ -152,22 +155,22 @@ pub fn check_same_file(process: Tid, path: &Path) -> Result<(), CollectError> {
 }
 
 /// Checks that the process has no writable mapping of the file's code, which a plain store could change.
-pub fn check_unwritable_in(process: Tid, path: &Path) -> Result<(), CollectError> {
+pub fn check_code_is_unwritable(process: Tid, path: &Path) -> Result<(), CollectError> {
     let name = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let mappings = mappings(process).unwrap_or_default().into_iter();
     let writable = mappings.filter(|m| Path::new(&m.name) == name).find(|m| m.executable && m.protection & libc::PROT_WRITE != 0);
     match writable {
         Some(mapping) => {
             let (path, start) = (path.display(), mapping.start);
-            Err(untraceable(process, format!("it has writable code of {path} at {start:#x}. Use `--collector single-step`")))
+            Err(untraceable_error(process, format!("it has writable code of {path} at {start:#x}. Use `--collector single-step`")))
         }
         None => Ok(()),
     }
 }
 
 /// Number of repeated checks whether a process shares memory, and the wait between two checks. Some processes share it only briefly.
-const SHARING_CHECKS: u32 = 20;
-const SHARING_WAIT: Duration = Duration::from_millis(25);
+const MAX_SHARING_CHECKS: u32 = 20;
+const SHARING_CHECK_INTERVAL: Duration = Duration::from_millis(25);
 
 /// Returns the other processes that share the process's memory.
 fn processes_sharing_memory(process: Tid) -> io::Result<Vec<Tid>> {
@@ -191,7 +194,7 @@ pub fn shares_memory(process: Tid, other: Tid) -> io::Result<bool> {
 
 /// Stops a thread that was just seized. Returns false if it has ended.
 fn stop_seized_thread(session: &Session, thread: Tid, mut parked: Option<&mut ParkedProcess>) -> Result<bool, CollectError> {
-    unless_gone(ptrace::interrupt(thread))?;
+    ignore_ended_thread(ptrace::interrupt_thread(thread))?;
     loop {
         let stop = session.wait_for(thread);
         if let (Ok(_), Some(parked)) = (&stop, &mut parked) {
@@ -202,16 +205,16 @@ fn stop_seized_thread(session: &Session, thread: Tid, mut parked: Option<&mut Pa
             Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return Ok(false),
             Err(e) => return Err(e.into()),
             Ok(PtraceStop::Signal(signal)) => {
-                unless_gone(ptrace::interrupt(thread))?;
-                session.resume(thread, Resume::Continue, signal)?;
+                ignore_ended_thread(ptrace::interrupt_thread(thread))?;
+                session.resume(thread, ResumeMode::Continue, signal)?;
             }
             Ok(PtraceStop::GroupStopped) => {
                 let process = session.process();
-                return Err(untraceable(process, format!("it is stopped by a signal. Continue it first (`kill -CONT {process}`)")));
+                return Err(untraceable_error(process, format!("it is stopped by a signal. Continue it first (`kill -CONT {process}`)")));
             }
             Ok(_) => {
-                unless_gone(ptrace::set_options(thread, false))?;
-                unless_gone(restart_interrupted_call(thread))?;
+                ignore_ended_thread(ptrace::set_options(thread, false))?;
+                ignore_ended_thread(restart_interrupted_call(thread))?;
                 return Ok(true);
             }
         }

@@ -17,7 +17,7 @@
 //! ```
 //!
 //! The head changes no flags and does not touch the stack or the red zone. The `gs` base, which programs do not use otherwise, points to
-//! the thread's ring, where the head saves one register. Copies branch directly to each other, so that a thread that has entered a copy
+//! the thread's ring, where the head saves one register. BlockCopies branch directly to each other, so that a thread that has entered a copy
 //! stays in copies. The image leads to the copies as follows:
 //!
 //! - A site whose first five bytes can be replaced has a jump to its copy. None of these bytes may start another block
@@ -38,10 +38,10 @@
 
 use crate::CollectError;
 use crate::copied_place::{CopiedPlace, CopiedPlaces};
-use crate::copy_encoder::{CopyEncoder, HEAD_TAG, PIECE_LENGTH, PatchKind, has_target};
-use crate::displaced::{DisplaceError, call_as_jump, is_software_interrupt};
-use crate::lookups::{self, push_constant};
-use crate::ring_layout::{CURSOR_OFFSET, RING_SIZE, SAVED_OFFSET, SYMBOLS_OFFSET};
+use crate::copy_encoder::{CopyEncoder, HEAD_ADDRESS_TAG, PIECE_LENGTH, PatchKind, has_target};
+use crate::displaced::{DisplaceError, convert_call_to_jump, is_software_interrupt};
+use crate::lookups::{self, build_constant_push};
+use crate::ring_layout::{RING_CURSOR_OFFSET, RING_SIZE, RING_SYMBOLS_OFFSET, SAVED_REGISTERS_OFFSET};
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, IcedError, Instruction, MemoryOperand, Mnemonic, OpKind, Register};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -52,9 +52,9 @@ const JUMP_LENGTH: u64 = 5;
 /// Length in bytes of a jump with an 8-bit displacement.
 const SHORT_JUMP_LENGTH: u64 = 2;
 /// Maximum number of relays in one block.
-const MAX_RELAYS: u64 = 4;
+const MAX_RELAYS_PER_BLOCK: u64 = 4;
 /// Tag of the address of the `int3` before a site's head. A thread stops there if its ring buffer is full.
-const FULL_TAG: u64 = 3 << 61;
+const FULL_RING_ADDRESS_TAG: u64 = 3 << 61;
 
 /// Input of [`copy_blocks`]: an image's code, and the sites in it. All addresses are addresses in memory, not in the file.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ pub struct CopyRequest<'a> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patch {
+pub enum SitePatch {
     /// A jump to this address in the copies.
     Jump(u64),
     /// A short jump to a relay.
@@ -92,26 +92,26 @@ pub enum Patch {
 }
 
 #[derive(Debug)]
-pub struct Copies {
+pub struct BlockCopies {
     pub code: Vec<u8>,
     /// Address and purpose of each instruction in the copies.
     pub places: CopiedPlaces,
     /// The patches to write into the image, each with its address.
-    pub patches: Vec<(u64, Patch)>,
+    pub patches: Vec<(u64, SitePatch)>,
 }
 
-/// Copies the blocks of all sites, and relocates the copies to address `at`.
+/// BlockCopies the blocks of all sites, and relocates the copies to address `at`.
 ///
 /// # Errors
 /// A site is not code, or an instruction cannot be moved.
-pub fn copy_blocks(request: &CopyRequest, at: u64) -> Result<Copies, CollectError> {
+pub fn copy_blocks(request: &CopyRequest, at: u64) -> Result<BlockCopies, CollectError> {
     copy_in_pieces(request, at, PIECE_LENGTH)
 }
 
-fn copy_in_pieces(request: &CopyRequest, at: u64, piece_length: usize) -> Result<Copies, CollectError> {
+fn copy_in_pieces(request: &CopyRequest, at: u64, piece_length: usize) -> Result<BlockCopies, CollectError> {
     let mut sites: Vec<(u64, u32)> = request.sites.iter().map(|(address, site)| (*address, *site)).collect();
     sites.sort_unstable();
-    let mut copier = Copier::new(request, CopyEncoder::new(at, piece_length));
+    let mut copier = BlockCopier::new(request, CopyEncoder::new(at, piece_length));
     copier.place_relays(&sites);
     for (address, site) in sites {
         copier.copy_site(address, site)?;
@@ -124,21 +124,21 @@ fn copy_in_pieces(request: &CopyRequest, at: u64, piece_length: usize) -> Result
     copier.encoder.finish()
 }
 
-/// Copies the instructions in `range`, which must contain no site, and relocates the copy to address `at`. At its end, the copy jumps back
+/// BlockCopies the instructions in `range`, which must contain no site, and relocates the copy to address `at`. At its end, the copy jumps back
 /// to the image.
 ///
 /// # Errors
 /// The range is not code, or an instruction cannot be moved.
-pub fn copy_range(code: &[(u64, Vec<u8>)], range: Range<u64>, at: u64) -> Result<Copies, CollectError> {
+pub fn copy_range(code: &[(u64, Vec<u8>)], range: Range<u64>, at: u64) -> Result<BlockCopies, CollectError> {
     let (sites, none) = (HashMap::new(), HashSet::new());
     let (blocks, thread_positions) = (&[], &[]);
     let request = CopyRequest { code, blocks, sites: &sites, jumps: &none, guarded: &none, sleds: &none, thread_positions, table: 0 };
-    let mut copier = Copier::new(&request, CopyEncoder::new(at, PIECE_LENGTH));
-    copier.emit_body(range.start, range.end, u64::MAX - range.start, None)?;
+    let mut copier = BlockCopier::new(&request, CopyEncoder::new(at, PIECE_LENGTH));
+    copier.emit_block_copy(range.start, range.end, u64::MAX - range.start, None)?;
     copier.encoder.finish()
 }
 
-struct Copier<'a> {
+struct BlockCopier<'a> {
     request: &'a CopyRequest<'a>,
     /// Starts of blocks, sites and uncertain jumps. No patch may extend over one of them.
     starts: HashSet<u64>,
@@ -149,13 +149,13 @@ struct Copier<'a> {
     encoder: CopyEncoder,
 }
 
-impl<'a> Copier<'a> {
+impl<'a> BlockCopier<'a> {
     fn new(request: &'a CopyRequest<'a>, encoder: CopyEncoder) -> Self {
         let starts = request.blocks.iter().map(|b| b.start).chain(request.sites.keys().copied()).chain(request.jumps.iter().copied());
         Self { request, starts: starts.collect(), relays: HashMap::new(), hosts: HashMap::new(), encoder }
     }
 
-    /// Copies a site's block. The code after each call in the block is copied, too, if a jump to its copy fits there.
+    /// BlockCopies a site's block. The code after each call in the block is copied, too, if a jump to its copy fits there.
     fn copy_site(&mut self, address: u64, site: u32) -> Result<(), CollectError> {
         self.encoder.end_piece_if_full()?;
         if self.request.sleds.contains(&address) {
@@ -171,25 +171,25 @@ impl<'a> Copier<'a> {
             }
             None => (PatchKind::Breakpoint, 1),
         };
-        self.emit_head(address, site, entry).map_err(|_| self.immovable(address))?;
-        let mut rest = self.emit_body(address, end, replaced, Some(site))?;
+        self.emit_recording_code(address, site, entry).map_err(|_| self.immovable_instruction_error(address))?;
+        let mut rest = self.emit_block_copy(address, end, replaced, Some(site))?;
         while let Some(return_address) = rest {
             let is_start = self.starts.contains(&return_address);
             if guarded || return_address >= end || is_start || !self.jump_fits(return_address, end, JUMP_LENGTH) {
                 break;
             }
             self.encoder.patch_to_next(return_address, PatchKind::Jump);
-            rest = self.emit_body(return_address, end, JUMP_LENGTH, None)?;
+            rest = self.emit_block_copy(return_address, end, JUMP_LENGTH, None)?;
         }
         Ok(())
     }
 
-    /// Copies an indirect jump whose target is uncertain and whose address is not a site.
+    /// BlockCopies an indirect jump whose target is uncertain and whose address is not a site.
     fn copy_jump(&mut self, address: u64) -> Result<(), CollectError> {
         self.encoder.end_piece_if_full()?;
         self.encoder.patch_to_next(address, PatchKind::Breakpoint);
-        let jump = self.decode(address).ok_or(DisplaceError::Undecodable(address))?;
-        self.emit_jump_to_unknown(&jump, CopiedPlace::Body { original: address, intact: true })?;
+        let jump = self.decode_instruction_at(address).ok_or(DisplaceError::Undecodable(address))?;
+        self.emit_jump_to_unknown_target(&jump, CopiedPlace::Body { original: address, intact: true })?;
         Ok(())
     }
 
@@ -214,12 +214,12 @@ impl<'a> Copier<'a> {
             let next = site + SHORT_JUMP_LENGTH;
             let is_in_reach = |relay: u64| i8::try_from(relay.wrapping_sub(next) as i64).is_ok();
             // Skip blocks whose last possible relay is out of reach of a short jump.
-            let first = blocks.partition_point(|(host, _)| host + JUMP_LENGTH * MAX_RELAYS + 128 < next);
+            let first = blocks.partition_point(|(host, _)| host + JUMP_LENGTH * MAX_RELAYS_PER_BLOCK + 128 < next);
             let hosts = blocks[first..].iter().take_while(|(host, _)| *host < next + 128).filter(|(host, _)| *host != site);
             let found = hosts.copied().find_map(|(host, host_end)| {
                 let count = self.hosts.get(&host).copied().unwrap_or(0);
                 let relay = host + JUMP_LENGTH * (count + 1);
-                (count < MAX_RELAYS && is_in_reach(relay) && self.relay_fits(host, host_end, relay)).then_some((relay, host))
+                (count < MAX_RELAYS_PER_BLOCK && is_in_reach(relay) && self.relay_fits(host, host_end, relay)).then_some((relay, host))
             });
             if let Some((relay, host)) = found {
                 *self.hosts.entry(host).or_default() += 1;
@@ -236,17 +236,17 @@ impl<'a> Copier<'a> {
         if !self.jump_fits(host, end, after - host) {
             return false;
         }
-        let instructions = std::iter::successors(self.decode(host), |last| self.decode(last.next_ip()));
+        let instructions = std::iter::successors(self.decode_instruction_at(host), |last| self.decode_instruction_at(last.next_ip()));
         let mut replaced = instructions.take_while(|i| i.ip() < after).skip_while(|i| i.next_ip() < host + JUMP_LENGTH);
         replaced.all(|i| !is_call(&i) && is_movable(&i) && !may_fault(&i))
     }
 
     /// Emits a sled's head and the jump back to the image.
     fn copy_sled(&mut self, address: u64, site: u32) -> Result<(), CollectError> {
-        let copies = self.emit_head(address, site, PatchKind::Jump);
+        let copies = self.emit_recording_code(address, site, PatchKind::Jump);
         let copies = copies.and_then(|()| { self.emit_jump(address + WITNESS_SLED_INSTRUCTION.len() as u64, Some(CopiedPlace::Recorded { site, saved: false }))
         });
-        Ok(copies.map_err(|_| self.immovable(address))?)
+        Ok(copies.map_err(|_| self.immovable_instruction_error(address))?)
     }
 
     /// Returns true if a jump of this length can be written at `address`, in a block that ends at `end`.
@@ -259,12 +259,12 @@ impl<'a> Copier<'a> {
         if inside.clone().any(|a| self.starts.contains(&a)) || self.request.thread_positions.iter().any(|a| inside.contains(a)) {
             return false;
         }
-        if self.decode(address).is_some_and(|first| first.code() == Code::Nopd && first.len() == 1) {
+        if self.decode_instruction_at(address).is_some_and(|first| first.code() == Code::Nopd && first.len() == 1) {
             return false;
         }
         let mut at = address;
         while at < address + length {
-            let Some(instruction) = self.decode(at) else { return false };
+            let Some(instruction) = self.decode_instruction_at(at) else { return false };
             at = instruction.next_ip();
             let flow = instruction.flow_control();
             let traps = matches!(flow, FlowControl::Exception | FlowControl::Interrupt) || instruction.mnemonic() == Mnemonic::Hlt;
@@ -278,23 +278,23 @@ impl<'a> Copier<'a> {
     }
 
     /// Emits the code that records a site: a breakpoint for a full ring, then the head, to which a patch at the site leads.
-    fn emit_head(&mut self, address: u64, site: u32, patch: PatchKind) -> Result<(), IcedError> {
+    fn emit_recording_code(&mut self, address: u64, site: u32, patch: PatchKind) -> Result<(), IcedError> {
         let ring = |offset: u64| MemoryOperand::new(Register::None, Register::None, 1, offset as i64, 8, false, Register::GS);
-        let next = MemoryOperand::new(Register::RCX, Register::None, 1, (SYMBOLS_OFFSET + RING_SIZE) as i64, 8, false, Register::GS);
+        let next = MemoryOperand::new(Register::RCX, Register::None, 1, (RING_SYMBOLS_OFFSET + RING_SIZE) as i64, 8, false, Register::GS);
         let rcx = Register::RCX;
         let mut full = Instruction::with(Code::Int3);
-        full.set_ip(FULL_TAG + address);
-        self.emit(&full, None);
-        let mut save = Instruction::with2(Code::Mov_rm64_r64, ring(SAVED_OFFSET), rcx)?;
-        save.set_ip(HEAD_TAG | address);
+        full.set_ip(FULL_RING_ADDRESS_TAG + address);
+        self.emit_instruction(&full, None);
+        let mut save = Instruction::with2(Code::Mov_rm64_r64, ring(SAVED_REGISTERS_OFFSET), rcx)?;
+        save.set_ip(HEAD_ADDRESS_TAG | address);
         let head = [
             save,
-            Instruction::with2(Code::Mov_r64_rm64, rcx, ring(CURSOR_OFFSET))?,
-            Instruction::with_branch(Code::Jrcxz_rel8_64, FULL_TAG + address)?,
+            Instruction::with2(Code::Mov_r64_rm64, rcx, ring(RING_CURSOR_OFFSET))?,
+            Instruction::with_branch(Code::Jrcxz_rel8_64, FULL_RING_ADDRESS_TAG + address)?,
             Instruction::with2(Code::Mov_rm32_imm32, next, site)?,
             Instruction::with2(Code::Lea_r64_m, rcx, MemoryOperand::with_base_displ(rcx, 4))?,
-            Instruction::with2(Code::Mov_rm64_r64, ring(CURSOR_OFFSET), rcx)?,
-            Instruction::with2(Code::Mov_r64_rm64, rcx, ring(SAVED_OFFSET))?,
+            Instruction::with2(Code::Mov_rm64_r64, ring(RING_CURSOR_OFFSET), rcx)?,
+            Instruction::with2(Code::Mov_r64_rm64, rcx, ring(SAVED_REGISTERS_OFFSET))?,
         ];
         self.encoder.patch_to_next(address, patch);
         for (number, instruction) in head.iter().enumerate() {
@@ -307,47 +307,47 @@ impl<'a> Copier<'a> {
         Ok(())
     }
 
-    /// Copies a block from `start` up to `end` or to its next call, and returns the address after that call. The first `replaced` bytes
+    /// BlockCopies a block from `start` up to `end` or to its next call, and returns the address after that call. The first `replaced` bytes
     /// have been overwritten in the image.
-    fn emit_body(&mut self, start: u64, end: u64, replaced: u64, mut site: Option<u32>) -> Result<Option<u64>, CollectError> {
+    fn emit_block_copy(&mut self, start: u64, end: u64, replaced: u64, mut site: Option<u32>) -> Result<Option<u64>, CollectError> {
         let mut at = start;
         while at < end {
             let place = match site.take() {
                 Some(site) => CopiedPlace::Recorded { site, saved: false },
                 None => CopiedPlace::Body { original: at, intact: at == start || at >= start + replaced },
             };
-            let instruction = self.decode(at).ok_or(DisplaceError::Undecodable(at))?;
+            let instruction = self.decode_instruction_at(at).ok_or(DisplaceError::Undecodable(at))?;
             let in_image = at >= start + replaced;
             let is_uncertain = self.request.jumps.contains(&at);
             if is_uncertain || (in_image && instruction.code() == Code::Jmp_rm64) {
-                self.emit_jump_to_unknown(&instruction, place)?;
+                self.emit_jump_to_unknown_target(&instruction, place)?;
                 return Ok(is_call(&instruction).then(|| instruction.next_ip()));
             }
             if in_image && (is_call(&instruction) || !is_movable(&instruction)) {
-                self.emit_jump(at, Some(place)).map_err(|_| self.immovable(at))?;
+                self.emit_jump(at, Some(place)).map_err(|_| self.immovable_instruction_error(at))?;
                 return Ok(is_call(&instruction).then(|| instruction.next_ip()));
             }
             if !is_movable(&instruction) {
-                return Err(self.immovable(at).into());
+                return Err(self.immovable_instruction_error(at).into());
             }
             if is_call(&instruction) {
-                self.emit_call(&instruction, place).map_err(|_| self.immovable(at))?;
+                self.emit_call(&instruction, place).map_err(|_| self.immovable_instruction_error(at))?;
                 return Ok(Some(instruction.next_ip()));
             }
-            self.emit(&instruction, Some(place));
+            self.emit_instruction(&instruction, Some(place));
             at = instruction.next_ip();
             if never_falls_through(&instruction) {
                 return Ok(None);
             }
         }
-        self.emit_jump(at, Some(CopiedPlace::Body { original: at, intact: true })).map_err(|_| self.immovable(at))?;
+        self.emit_jump(at, Some(CopiedPlace::Body { original: at, intact: true })).map_err(|_| self.immovable_instruction_error(at))?;
         Ok(None)
     }
 
     /// Emits a jump to `to`, or to the copy of `to` if there is one.
     fn emit_jump(&mut self, to: u64, place: Option<CopiedPlace>) -> Result<(), IcedError> {
         let jump = Instruction::with_branch(Code::Jmp_rel32_64, to)?;
-        self.emit(&jump, place);
+        self.emit_instruction(&jump, place);
         Ok(())
     }
 
@@ -363,50 +363,50 @@ impl<'a> Copier<'a> {
 
     /// Emits an indirect jump or call as a lookup, which finds the copy of its target at run time. A jump that no lookup can replace is
     /// emitted after a breakpoint, and is single-stepped.
-    fn emit_jump_to_unknown(&mut self, jump: &Instruction, place: CopiedPlace) -> Result<(), DisplaceError> {
+    fn emit_jump_to_unknown_target(&mut self, jump: &Instruction, place: CopiedPlace) -> Result<(), DisplaceError> {
         let address = jump.ip();
         if lookups::is_replaceable(jump) {
             let label = self.encoder.next_index() as u64;
-            let lookup = lookups::build_lookup(jump, self.request.table, label, place).map_err(|_| self.immovable(address))?;
+            let lookup = lookups::build_lookup(jump, self.request.table, label, place).map_err(|_| self.immovable_instruction_error(address))?;
             lookup.into_iter().for_each(|(instruction, place)| self.encoder.push(instruction, place));
             return Ok(());
         }
         if !is_movable(jump) {
-            return Err(self.immovable(address));
+            return Err(self.immovable_instruction_error(address));
         }
         self.encoder.push(Instruction::with(Code::Int3), Some(place));
         let stepped = CopiedPlace::Stepped { jump: address, is_recorded: matches!(place, CopiedPlace::Recorded { .. }) };
         match is_call(jump) {
-            true => self.emit_call(jump, stepped).map_err(|_| self.immovable(address)),
+            true => self.emit_call(jump, stepped).map_err(|_| self.immovable_instruction_error(address)),
             false => {
-                self.emit(jump, Some(stepped));
+                self.emit_instruction(jump, Some(stepped));
                 Ok(())
             }
         }
     }
 
     /// Emits an instruction of the image. A branch to a site is redirected to the site's copy.
-    fn emit(&mut self, instruction: &Instruction, place: Option<CopiedPlace>) {
+    fn emit_instruction(&mut self, instruction: &Instruction, place: Option<CopiedPlace>) {
         let mut moved = *instruction;
-        if moved.ip() & FULL_TAG == 0 {
+        if moved.ip() & FULL_RING_ADDRESS_TAG == 0 {
             moved.set_ip(0);
         }
         let target = moved.near_branch_target();
         if has_target(&moved) && self.request.sites.contains_key(&target) {
-            moved.set_near_branch64(HEAD_TAG | target);
+            moved.set_near_branch64(HEAD_ADDRESS_TAG | target);
         }
         self.encoder.push(moved, place);
     }
 
-    fn decode(&self, address: u64) -> Option<Instruction> {
+    fn decode_instruction_at(&self, address: u64) -> Option<Instruction> {
         let (start, bytes) = self.request.code.iter().find(|(start, bytes)| (*start..start + bytes.len() as u64).contains(&address))?;
         let bytes = &bytes[(address - start) as usize..];
         let instruction = Decoder::with_ip(64, &bytes[..bytes.len().min(15)], address, DecoderOptions::NONE).decode();
         (!instruction.is_invalid()).then_some(instruction)
     }
 
-    fn immovable(&self, address: u64) -> DisplaceError {
-        DisplaceError::Immovable { address, instruction: self.decode(address).map_or(Code::INVALID, |i| i.code()) }
+    fn immovable_instruction_error(&self, address: u64) -> DisplaceError {
+        DisplaceError::Immovable { address, instruction: self.decode_instruction_at(address).map_or(Code::INVALID, |i| i.code()) }
     }
 }
 
@@ -419,7 +419,7 @@ fn is_call(instruction: &Instruction) -> bool {
 }
 
 fn is_movable(instruction: &Instruction) -> bool {
-    instruction.flow_control() != FlowControl::XbeginXabortXend && (!is_call(instruction) || call_as_jump(instruction).is_some())
+    instruction.flow_control() != FlowControl::XbeginXabortXend && (!is_call(instruction) || convert_call_to_jump(instruction).is_some())
 }
 
 /// Returns true if an instruction may fault: it accesses memory, divides, is privileged, or is an indirect branch, call, return or trap.

@@ -7,11 +7,11 @@ use iced_x86::{InstructionInfoFactory, RflagsBits};
 const HEAD_LENGTH: usize = 7;
 
 /// Copies the blocks that start at these offsets, each of which is a site.
-fn copies_of(code: &[u8], starts: &[u64]) -> Copies {
+fn copies_of(code: &[u8], starts: &[u64]) -> BlockCopies {
     copies_with_sleds(code, starts, &HashSet::new())
 }
 
-fn copies_with_sleds(code: &[u8], starts: &[u64], sleds: &HashSet<u64>) -> Copies {
+fn copies_with_sleds(code: &[u8], starts: &[u64], sleds: &HashSet<u64>) -> BlockCopies {
     const AT: u64 = 0x40_0000;
     let ends = starts.iter().copied().skip(1).chain([code.len() as u64]);
     let blocks: Vec<Range<u64>> = starts.iter().zip(ends).map(|(start, end)| AT + start..AT + end).collect();
@@ -24,11 +24,11 @@ fn copies_with_sleds(code: &[u8], starts: &[u64], sleds: &HashSet<u64>) -> Copie
     copy_blocks(&request, 0x100_0000).unwrap()
 }
 
-fn patch(copies: &Copies, offset: u64) -> Option<Patch> {
+fn patch(copies: &BlockCopies, offset: u64) -> Option<SitePatch> {
     copies.patches.iter().find(|(address, _)| *address == 0x40_0000 + offset).map(|(_, patch)| *patch)
 }
 
-fn instructions(copies: &Copies) -> Vec<Instruction> {
+fn instructions(copies: &BlockCopies) -> Vec<Instruction> {
     Decoder::with_ip(64, &copies.code, 0x100_0000, DecoderOptions::NONE).into_iter().collect()
 }
 
@@ -37,21 +37,21 @@ fn heads_change_neither_flags_nor_the_stack() {
     // mov eax, 1; ret
     let copies = copies_of(&[0xb8, 1, 0, 0, 0, 0xc3], &[0]);
     let mut factory = InstructionInfoFactory::new();
-    for instruction in instructions(&copies).iter().skip(1).take(HEAD_LENGTH) {
+    for instruction in instructions(&copies).iter().skip(1).take(HEAD_INSTRUCTION_COUNT) {
         assert_eq!(instruction.rflags_modified(), RflagsBits::NONE, "{instruction:?}");
         let used = factory.info(instruction);
         let writes_stack = used.used_memory().iter().any(|m| m.base() == Register::RSP || m.segment() == Register::SS);
         assert!(!writes_stack, "{instruction:?}");
     }
-    assert_eq!(patch(&copies, 0), Some(Patch::Jump(0x100_0001)));
+    assert_eq!(patch(&copies, 0), Some(SitePatch::Jump(0x100_0001)));
 }
 
 #[test]
 fn short_blocks_have_breakpoints_and_branches_between_copies_are_direct() {
     // test eax, eax; je 4; nop; (4:) jmp 0; (6:) nops
     let copies = copies_of(&[0x85, 0xc0, 0x74, 1, 0x90, 0xeb, 0xf9], &[0, 4, 5]);
-    assert!(matches!(patch(&copies, 0), Some(Patch::Breakpoint(_))));
-    assert!(matches!(patch(&copies, 5), Some(Patch::Breakpoint(_))));
+    assert!(matches!(patch(&copies, 0), Some(SitePatch::Breakpoint(_))));
+    assert!(matches!(patch(&copies, 5), Some(SitePatch::Breakpoint(_))));
     // All branches stay in the copies, so the loop runs there.
     let end = 0x100_0000 + copies.code.len() as u64;
     for branch in instructions(&copies).iter().filter(|i| has_target(i)) {
@@ -65,7 +65,7 @@ const CODE_WITH_ROOM_FOR_A_RELAY: [u8; 20] = [0xb8, 1, 0, 0, 0, 0xbb, 2, 0, 0, 0
 #[test]
 fn a_short_site_has_a_relay_in_another_block() {
     let copies = copies_of(&CODE_WITH_ROOM_FOR_A_RELAY, &[0, 12, 14]);
-    let Some(Patch::ShortJump { to, relay: 0x40_0005, host: 0x40_0000 }) = patch(&copies, 12) else { panic!("{:?}", copies.patches) };
+    let Some(SitePatch::ShortJump { to, relay: 0x40_0005, host: 0x40_0000 }) = patch(&copies, 12) else { panic!("{:?}", copies.patches) };
     assert_eq!(copies.places.get(to), Some(CopiedPlace::Head { site: 1, saved: false }));
     // The relay has overwritten the instruction at offset 5, but not the next one, at offset 10.
     let is_intact = |original| {
@@ -79,7 +79,7 @@ fn a_short_site_has_a_relay_in_another_block() {
 
 #[test]
 fn relays_replace_no_faulting_instruction_and_no_block_start() {
-    let breakpoint = |code: &[u8], starts: &[u64]| matches!(patch(&copies_of(code, starts), 12), Some(Patch::Breakpoint(_)));
+    let breakpoint = |code: &[u8], starts: &[u64]| matches!(patch(&copies_of(code, starts), 12), Some(SitePatch::Breakpoint(_)));
     // Replace `mov ebx, 2` by `mov ebx, [rax + 0]; nop; nop`, which may fault.
     let mut code = CODE_WITH_ROOM_FOR_A_RELAY;
     code[5..10].copy_from_slice(&[0x8b, 0x58, 0, 0x90, 0x90]);
@@ -96,11 +96,11 @@ fn calls_stay_in_the_image_and_return_into_a_copy() {
     // mov eax, 1; call 0x20; mov ebx, 1; ret
     let mut code = vec![0xb8, 1, 0, 0, 0, 0xe8, 0x16, 0, 0, 0, 0xbb, 1, 0, 0, 0, 0xc3];
     let copies = copies_of(&code, &[0]);
-    assert!(matches!(patch(&copies, 10), Some(Patch::Jump(_))), "after the call");
+    assert!(matches!(patch(&copies, 10), Some(SitePatch::Jump(_))), "after the call");
     assert!(instructions(&copies).iter().any(|i| i.near_branch_target() == 0x40_0005), "to the call");
     // No jump is written if the return address of a call would be inside it.
     code = vec![0xff, 0xd0, 0x90, 0x90, 0x90, 0xc3];
-    assert!(matches!(patch(&copies_of(&code, &[0]), 0), Some(Patch::Breakpoint(_))));
+    assert!(matches!(patch(&copies_of(&code, &[0]), 0), Some(SitePatch::Breakpoint(_))));
 }
 
 #[test]
@@ -108,9 +108,9 @@ fn execution_continues_in_the_image_after_a_sled() {
     // A sled, then `call rax`. The only room for a jump is in the sled.
     let code = [&WITNESS_SLED_INSTRUCTION[..], &[0xff, 0xd0]].concat();
     let copies = copies_with_sleds(&code, &[0], &HashSet::from([0x40_0000]));
-    assert_eq!(copies.patches, [(0x40_0000, Patch::Jump(0x100_0001))]);
+    assert_eq!(copies.patches, [(0x40_0000, SitePatch::Jump(0x100_0001))]);
     let all = instructions(&copies);
-    assert_eq!((all.len(), all.last().unwrap().near_branch_target()), (HEAD_LENGTH + 2, 0x40_0008));
+    assert_eq!((all.len(), all.last().unwrap().near_branch_target()), (HEAD_INSTRUCTION_COUNT + 2, 0x40_0008));
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! symbols of a block fit into words of four bytes, they are stored by [prediction](crate::predicted); otherwise, each symbol is stored as
 //! its difference from the previous one (zigzag, LEB128). The section's layout says which.
 
-use crate::numbers::{Cursor, push_number, zigzag};
+use crate::numbers::{Cursor, push_number, zigzag_encode};
 use crate::predicted;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -21,7 +21,7 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Compression level of zstd. The level is low, since the traced program may wait for the collector.
 const COMPRESSION_LEVEL: i32 = 1;
 /// Maximum number of symbols per block. Writers flush a block much earlier.
-const MAX_SYMBOLS: u32 = 1 << 17;
+const MAX_SYMBOLS_PER_BLOCK: u32 = 1 << 17;
 /// Maximum number of threads per file.
 pub const MAX_THREADS: u32 = 1 << 24;
 
@@ -35,9 +35,9 @@ pub struct TraceFormat {
 }
 
 /// Layout of a block whose symbols are stored as differences, or that has no symbols.
-pub const DIFFERENCES: u32 = 0;
+pub const DIFFERENCE_LAYOUT: u32 = 0;
 /// Layout of a block whose symbols are stored by prediction.
-pub const PREDICTED: u32 = 1;
+pub const PREDICTION_LAYOUT: u32 = 1;
 
 /// The kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub enum TraceFileError {
 
 /// Writes a file of blocks.
 #[derive(Debug)]
-pub struct Writer {
+pub struct BlockFileWriter {
     file: File,
     path: PathBuf,
     size: u64,
@@ -116,14 +116,14 @@ pub struct StoredBlock {
 
 /// Reads a file of blocks.
 #[derive(Debug)]
-pub struct Reader {
+pub struct BlockFileReader {
     file: File,
     path: PathBuf,
     headers: Vec<StoredBlock>,
     is_truncated: bool,
 }
 
-impl Writer {
+impl BlockFileWriter {
     /// Creates a file that only its owner can read, since it may reveal the program's input.
     pub fn create(path: &Path, format: TraceFormat) -> Result<Self, TraceFileError> {
         let file = trodden_profile::private::create_file(path).map_err(|source| TraceFileError::Io { path: path.to_owned(), source })?;
@@ -141,8 +141,8 @@ impl Writer {
     pub fn append_words(&mut self, stream: u32, index: &[u8], words: &[u32]) -> Result<(), TraceFileError> {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.clear();
-        predicted::encode(words, &mut bytes);
-        let appended = self.append(TraceBlockKind::Symbols, PREDICTED, (stream, words.len() as u32), index, &bytes);
+        predicted::encode_by_prediction(words, &mut bytes);
+        let appended = self.append(TraceBlockKind::Symbols, PREDICTION_LAYOUT, (stream, words.len() as u32), index, &bytes);
         self.bytes = bytes;
         appended
     }
@@ -166,7 +166,7 @@ impl Writer {
 
     /// Serializes a value and appends it as a block.
     pub fn append_value<T: Serialize>(&mut self, kind: TraceBlockKind, value: &T) -> Result<(), TraceFileError> {
-        self.append(kind, DIFFERENCES, (0, 0), &[], &encode(value))
+        self.append(kind, DIFFERENCE_LAYOUT, (0, 0), &[], &encode(value))
     }
 
     /// Number of bytes written so far.
@@ -180,7 +180,7 @@ impl Writer {
     }
 }
 
-impl Reader {
+impl BlockFileReader {
     /// Opens a file and reads the headers of its blocks.
     ///
     /// # Errors
@@ -230,7 +230,7 @@ impl Reader {
     pub fn index(&self, header: &StoredBlock) -> Result<Vec<u8>, TraceFileError> {
         let mut bytes = vec![0; header.section.index_length() as usize];
         self.read(&mut bytes, header.offset + SECTION_HEADER_BYTES as u64)?;
-        header.section.verify_index_checksum(&bytes).map_err(|error| self.corrupt(header, error))?;
+        header.section.verify_index_checksum(&bytes).map_err(|error| self.corrupt_block_error(header, error))?;
         Ok(bytes)
     }
 
@@ -238,31 +238,31 @@ impl Reader {
     pub fn data(&self, header: &StoredBlock) -> Result<Vec<u8>, TraceFileError> {
         let mut packed = vec![0; header.section.packed_length() as usize];
         self.read(&mut packed, header.offset + SECTION_HEADER_BYTES as u64 + header.section.index_length())?;
-        header.section.unpack(&packed).map_err(|error| self.corrupt(header, error))
+        header.section.unpack(&packed).map_err(|error| self.corrupt_block_error(header, error))
     }
 
     /// Reads the symbols of a block.
     pub fn symbols(&self, header: &StoredBlock) -> Result<Vec<u64>, TraceFileError> {
         let data = self.data(header)?;
         let symbols = match header.section.layout {
-            DIFFERENCES => decode_differences(&data, header.count as usize),
-            PREDICTED => predicted::decode(&data, header.count as usize),
+            DIFFERENCE_LAYOUT => decode_differences(&data, header.count as usize),
+            PREDICTION_LAYOUT => predicted::decode_by_prediction(&data, header.count as usize),
             _ => None,
         };
-        symbols.ok_or_else(|| self.inconsistent(header, "its symbols are malformed"))
+        symbols.ok_or_else(|| self.inconsistent_block_error(header, "its symbols are malformed"))
     }
 
     /// Returns the error for a block whose contents contradict the rest of the file.
-    pub fn inconsistent(&self, header: &StoredBlock, what: &'static str) -> TraceFileError {
+    pub fn inconsistent_block_error(&self, header: &StoredBlock, what: &'static str) -> TraceFileError {
         TraceFileError::Inconsistent { path: self.path.clone(), offset: header.offset, what }
     }
 
     /// Reads the serialized value in a block.
     pub fn value<T: for<'a> Deserialize<'a>>(&self, header: &StoredBlock) -> Result<T, TraceFileError> {
-        trodden_container::decode(&self.data(header)?).map_err(|error| self.corrupt(header, error))
+        trodden_container::decode(&self.data(header)?).map_err(|error| self.corrupt_block_error(header, error))
     }
 
-    fn corrupt(&self, header: &StoredBlock, error: SectionError) -> TraceFileError {
+    fn corrupt_block_error(&self, header: &StoredBlock, error: SectionError) -> TraceFileError {
         TraceFileError::Corrupt { path: self.path.clone(), offset: header.offset, error }
     }
 
@@ -285,9 +285,9 @@ fn read_header(path: &Path, file: &File, offset: u64, size: u64) -> Result<Optio
     let (count, raw) = (section.count, section.unpacked_length());
     let stream = u32::from_le_bytes(*section.subject.first_chunk().expect("four bytes"));
     match kind {
-        TraceBlockKind::Symbols if count > MAX_SYMBOLS => return Err(inconsistent("it has too many symbols")),
+        TraceBlockKind::Symbols if count > MAX_SYMBOLS_PER_BLOCK => return Err(inconsistent("it has too many symbols")),
         // A symbol takes one to ten bytes, or less than one if it is predicted.
-        TraceBlockKind::Symbols if (raw < u64::from(count) && section.layout != PREDICTED) || raw > 10 * u64::from(count) => {
+        TraceBlockKind::Symbols if (raw < u64::from(count) && section.layout != PREDICTION_LAYOUT) || raw > 10 * u64::from(count) => {
             return Err(inconsistent("its size contradicts its number of symbols"));
         }
         TraceBlockKind::Symbols if stream >= MAX_THREADS => return Err(inconsistent("its thread's number is too large")),
@@ -298,17 +298,17 @@ fn read_header(path: &Path, file: &File, offset: u64, size: u64) -> Result<Optio
 }
 
 /// Encodes each symbol as its difference from the previous one (zigzag, LEB128).
-pub fn pack(symbols: &[u64]) -> Vec<u8> {
+pub fn encode_differences(symbols: &[u64]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(symbols.len() * 2);
     let mut before = 0u64;
     for symbol in symbols {
-        push_number(zigzag(symbol.wrapping_sub(before)), &mut bytes);
+        push_number(zigzag_encode(symbol.wrapping_sub(before)), &mut bytes);
         before = *symbol;
     }
     bytes
 }
 
-/// Decodes `count` symbols that [`pack`] has encoded; `None` if the bytes are malformed.
+/// Decodes `count` symbols that [`encode_differences`] has encoded; `None` if the bytes are malformed.
 fn decode_differences(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
     let mut rest = Cursor(bytes);
     let mut symbols = Vec::with_capacity(count.min(bytes.len()));
@@ -321,7 +321,7 @@ fn decode_differences(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
 }
 
 /// Hashes the contents of a file, so that files can be compared by their hashes.
-pub fn hash(bytes: &[u8]) -> u64 {
+pub fn hash_file_contents(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)
 }
 
@@ -329,7 +329,7 @@ pub fn hash(bytes: &[u8]) -> u64 {
 ///
 /// # Errors
 /// `from` cannot be read, or the file cannot be written.
-pub fn spool(from: &mut dyn Read, folder: &Path) -> io::Result<File> {
+pub fn copy_to_unnamed_file(from: &mut dyn Read, folder: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     let mut file = File::options().read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o600).open(folder)?;
     io::copy(from, &mut file)?;
@@ -345,10 +345,10 @@ mod tests {
 
     fn write_test_file(path: &Path) -> Vec<u64> {
         let symbols: Vec<u64> = (0..1000).map(|n| n * n % 77 + 3).collect();
-        let mut writer = Writer::create(path, FORMAT).unwrap();
+        let mut writer = BlockFileWriter::create(path, FORMAT).unwrap();
         writer.append_value(TraceBlockKind::Description, &("a program", 7u32)).unwrap();
-        writer.append(TraceBlockKind::Symbols, DIFFERENCES, (1, 1000), &[9], &pack(&symbols)).unwrap();
-        writer.append(TraceBlockKind::Symbols, DIFFERENCES, (2, 3), &[], &pack(&[u64::MAX, 0, 5])).unwrap();
+        writer.append(TraceBlockKind::Symbols, DIFFERENCE_LAYOUT, (1, 1000), &[9], &encode_differences(&symbols)).unwrap();
+        writer.append(TraceBlockKind::Symbols, DIFFERENCE_LAYOUT, (2, 3), &[], &encode_differences(&[u64::MAX, 0, 5])).unwrap();
         writer.append_words(3, &[7], &[u32::MAX, 0, 5]).unwrap();
         writer.append_value(TraceBlockKind::End, &0u8).unwrap();
         symbols
@@ -359,7 +359,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
         let symbols = write_test_file(&path);
-        let reader = Reader::open(&path, FORMAT).unwrap();
+        let reader = BlockFileReader::open(&path, FORMAT).unwrap();
         assert!(!reader.is_truncated());
         let blocks = reader.blocks();
         assert_eq!(reader.value::<(String, u32)>(&blocks[0]).unwrap(), ("a program".to_owned(), 7));
@@ -367,7 +367,7 @@ mod tests {
         assert_eq!(reader.symbols(&blocks[2]).unwrap(), [u64::MAX, 0, 5]);
         assert_eq!(reader.symbols(&blocks[3]).unwrap(), [u32::MAX.into(), 0, 5]);
         for other in [TraceFormat { kind: FileKind::TRACE, ..FORMAT }, TraceFormat { version: 2, ..FORMAT }] {
-            assert!(matches!(Reader::open(&path, other), Err(TraceFileError::Foreign { .. })));
+            assert!(matches!(BlockFileReader::open(&path, other), Err(TraceFileError::Foreign { .. })));
         }
     }
 
@@ -379,7 +379,7 @@ mod tests {
         let bytes = std::fs::read(&path).unwrap();
         for length in (FILE_HEADER_BYTES..bytes.len()).step_by(11) {
             std::fs::write(&path, &bytes[..length]).unwrap();
-            let reader = Reader::open(&path, FORMAT).unwrap();
+            let reader = BlockFileReader::open(&path, FORMAT).unwrap();
             assert!(reader.is_truncated());
             if let Some(block) = reader.blocks().get(1) {
                 assert_eq!(reader.symbols(block).unwrap(), symbols);
@@ -393,12 +393,12 @@ mod tests {
         let path = folder.path().join("t");
         write_test_file(&path);
         let mut bytes = std::fs::read(&path).unwrap();
-        let reader = Reader::open(&path, FORMAT).unwrap();
+        let reader = BlockFileReader::open(&path, FORMAT).unwrap();
         let block = reader.blocks()[1];
         let last = (block.offset + block.section.length()) as usize - 1;
         bytes[last] ^= 1;
         std::fs::write(&path, &bytes).unwrap();
-        let reader = Reader::open(&path, FORMAT).unwrap();
+        let reader = BlockFileReader::open(&path, FORMAT).unwrap();
         assert!(matches!(reader.symbols(&block), Err(TraceFileError::Corrupt { error: SectionError::Content, .. })));
     }
 
@@ -409,7 +409,7 @@ mod tests {
         write_test_file(&path);
         let bytes = std::fs::read(&path).unwrap();
         let all = || -> Result<(), TraceFileError> {
-            let reader = Reader::open(&path, FORMAT)?;
+            let reader = BlockFileReader::open(&path, FORMAT)?;
             for block in reader.blocks() {
                 reader.index(block)?;
                 reader.data(block)?;

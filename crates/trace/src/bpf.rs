@@ -15,28 +15,28 @@ const PAGE_SIZE: usize = 4096;
 /// Size of the ring's data in bytes.
 const RING_DATA_SIZE: usize = 8 << 20;
 
-const MAP_CREATE: libc::c_int = 0;
-const PROG_LOAD: libc::c_int = 5;
-const LINK_CREATE: libc::c_int = 28;
-const MAP_TYPE_RINGBUF: u32 = 27;
-const PROG_TYPE_KPROBE: u32 = 2;
-const TRACE_UPROBE_MULTI: u32 = 48;
+const BPF_MAP_CREATE: libc::c_int = 0;
+const BPF_PROG_LOAD: libc::c_int = 5;
+const BPF_LINK_CREATE: libc::c_int = 28;
+const BPF_MAP_TYPE_RINGBUF: u32 = 27;
+const BPF_PROG_TYPE_KPROBE: u32 = 2;
+const BPF_TRACE_UPROBE_MULTI: u32 = 48;
 
 /// Numbers of BPF helper functions.
-const SEND_SIGNAL_THREAD: i32 = 117;
-const GET_NS_CURRENT_PID_TGID: i32 = 120;
-const RINGBUF_OUTPUT: i32 = 130;
-const RINGBUF_QUERY: i32 = 134;
-const GET_ATTACH_COOKIE: i32 = 174;
+const BPF_FUNC_SEND_SIGNAL_THREAD: i32 = 117;
+const BPF_FUNC_GET_NS_CURRENT_PID_TGID: i32 = 120;
+const BPF_FUNC_RINGBUF_OUTPUT: i32 = 130;
+const BPF_FUNC_RINGBUF_QUERY: i32 = 134;
+const BPF_FUNC_GET_ATTACH_COOKIE: i32 = 174;
 
 /// `BPF_RB_NO_WAKEUP`: no thread waits for records.
-const NO_WAKEUP: i32 = 1;
+const BPF_RB_NO_WAKEUP: i32 = 1;
 /// `BPF_RB_AVAIL_DATA`: the number of unread bytes.
-const AVAILABLE_DATA: i32 = 0;
+const BPF_RB_AVAIL_DATA: i32 = 0;
 
 /// The record of one execution of a probed address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hit {
+pub struct KernelProbeHit {
     pub thread: i32,
     /// The value that was passed to [`KernelProbes::attach`] with the address.
     pub cookie: u64,
@@ -77,12 +77,12 @@ fn encode_instruction(code: u8, to: u8, from: u8, offset: i16, constant: i32) ->
 }
 
 /// Loads an 8-byte constant. With `kind` 1, the constant is a map's descriptor, and the map's address is loaded.
-fn load_constant(to: u8, kind: u8, value: u64) -> [u64; 2] {
+fn build_constant_load(to: u8, kind: u8, value: u64) -> [u64; 2] {
     [encode_instruction(0x18, to, kind, 0, value as u32 as i32), encode_instruction(0, 0, 0, 0, (value >> 32) as i32)]
 }
 
-/// Builds a program that writes a [`Hit`] to the ring, and stops the thread if the ring is half full.
-fn build_program(ring: &OwnedFd) -> io::Result<Vec<u64>> {
+/// Builds a program that writes a [`KernelProbeHit`] to the ring, and stops the thread if the ring is half full.
+fn build_probe_program(ring: &OwnedFd) -> io::Result<Vec<u64>> {
     let numbers = std::fs::metadata("/proc/self/ns/pid")?;
     let ring = ring.as_raw_fd() as u64;
     let register = |to, from| encode_instruction(0xbf, to, from, 0, 0);
@@ -91,18 +91,22 @@ fn build_program(ring: &OwnedFd) -> io::Result<Vec<u64>> {
     // The record is 24 bytes below the frame pointer (register 10): thread and process id, then the cookie.
     let record = |to| [register(to, 10), encode_instruction(0x07, to, 0, 0, -24)];
     let mut code = vec![register(6, 1)];
-    code.extend(load_constant(1, 0, numbers.dev()));
-    code.extend(load_constant(2, 0, numbers.ino()));
+    code.extend(build_constant_load(1, 0, numbers.dev()));
+    code.extend(build_constant_load(2, 0, numbers.ino()));
     code.extend(record(3));
-    code.extend([constant(4, 8), call(GET_NS_CURRENT_PID_TGID)]);
-    code.extend([register(1, 6), call(GET_ATTACH_COOKIE), encode_instruction(0x7b, 10, 0, -16, 0)]);
-    code.extend(load_constant(1, 1, ring));
+    code.extend([constant(4, 8), call(BPF_FUNC_GET_NS_CURRENT_PID_TGID)]);
+    code.extend([register(1, 6), call(BPF_FUNC_GET_ATTACH_COOKIE), encode_instruction(0x7b, 10, 0, -16, 0)]);
+    code.extend(build_constant_load(1, 1, ring));
     code.extend(record(2));
-    code.extend([constant(3, 16), constant(4, NO_WAKEUP), call(RINGBUF_OUTPUT)]);
-    code.extend(load_constant(1, 1, ring));
-    code.extend([constant(2, AVAILABLE_DATA), call(RINGBUF_QUERY)]);
+    code.extend([constant(3, 16), constant(4, BPF_RB_NO_WAKEUP), call(BPF_FUNC_RINGBUF_OUTPUT)]);
+    code.extend(build_constant_load(1, 1, ring));
+    code.extend([constant(2, BPF_RB_AVAIL_DATA), call(BPF_FUNC_RINGBUF_QUERY)]);
     // If the ring is less than half full, skip the call.
-    code.extend([encode_instruction(0xa5, 0, 0, 2, RING_DATA_SIZE as i32 / 2), constant(1, libc::SIGSTOP), call(SEND_SIGNAL_THREAD)]);
+    code.extend([
+        encode_instruction(0xa5, 0, 0, 2, RING_DATA_SIZE as i32 / 2),
+        constant(1, libc::SIGSTOP),
+        call(BPF_FUNC_SEND_SIGNAL_THREAD),
+    ]);
     code.extend([constant(0, 0), encode_instruction(0x95, 0, 0, 0, 0)]);
     Ok(code)
 }
@@ -121,15 +125,15 @@ impl KernelProbes {
     /// # Errors
     /// This process lacks the permission (root has it), the kernel is older than 6.6, or an instruction cannot be probed.
     pub fn attach(path: &Path, offsets: &[u64], cookies: &[u64], process: i32) -> io::Result<Self> {
-        let map = BpfAttribute::new().word(0, MAP_TYPE_RINGBUF).word(12, RING_DATA_SIZE as u32).call(MAP_CREATE)?;
-        let code = build_program(&map)?;
-        let load = BpfAttribute::new().word(0, PROG_TYPE_KPROBE).word(4, code.len() as u32).pointer(8, code.as_ptr());
-        let program = load.pointer(16, c"GPL".as_ptr()).word(68, TRACE_UPROBE_MULTI).call(PROG_LOAD)?;
+        let map = BpfAttribute::new().word(0, BPF_MAP_TYPE_RINGBUF).word(12, RING_DATA_SIZE as u32).call(BPF_MAP_CREATE)?;
+        let code = build_probe_program(&map)?;
+        let load = BpfAttribute::new().word(0, BPF_PROG_TYPE_KPROBE).word(4, code.len() as u32).pointer(8, code.as_ptr());
+        let program = load.pointer(16, c"GPL".as_ptr()).word(68, BPF_TRACE_UPROBE_MULTI).call(BPF_PROG_LOAD)?;
         let path = CString::new(path.as_os_str().as_encoded_bytes())?;
-        let link = BpfAttribute::new().word(0, program.as_raw_fd() as u32).word(8, TRACE_UPROBE_MULTI);
+        let link = BpfAttribute::new().word(0, program.as_raw_fd() as u32).word(8, BPF_TRACE_UPROBE_MULTI);
         let link = link.pointer(16, path.as_ptr()).pointer(24, offsets.as_ptr()).pointer(40, cookies.as_ptr());
-        let link = link.word(48, offsets.len() as u32).word(56, process as u32).call(LINK_CREATE)?;
-        Ok(Self { link: Some(link), ring: HitRing::map(&map)? })
+        let link = link.word(48, offsets.len() as u32).word(56, process as u32).call(BPF_LINK_CREATE)?;
+        Ok(Self { link: Some(link), ring: HitRing::map_ring(&map)? })
     }
 
     /// Removes the probes. Recorded hits remain in the ring.
@@ -137,7 +141,7 @@ impl KernelProbes {
         self.link = None;
     }
 
-    pub fn read_hits(&self, mut handle: impl FnMut(Hit) -> io::Result<()>) -> io::Result<()> {
+    pub fn read_hits(&self, mut handle: impl FnMut(KernelProbeHit) -> io::Result<()>) -> io::Result<()> {
         self.ring.read_hits(&mut handle)
     }
 }
@@ -154,7 +158,7 @@ struct HitRing {
 unsafe impl Send for HitRing {}
 
 impl HitRing {
-    fn map(descriptor: &OwnedFd) -> io::Result<Self> {
+    fn map_ring(descriptor: &OwnedFd) -> io::Result<Self> {
         let map = |size, protection, offset| {
             // SAFETY: the kernel chooses the address, so that no mapping is replaced.
             let place = unsafe { libc::mmap(std::ptr::null_mut(), size, protection, libc::MAP_SHARED, descriptor.as_raw_fd(), offset) };
@@ -165,15 +169,15 @@ impl HitRing {
         Ok(Self { read, written })
     }
 
-    fn position(at: *mut u8) -> &'static AtomicU64 {
+    fn shared_position(at: *mut u8) -> &'static AtomicU64 {
         // SAFETY: callers pass the start of a mapped page, which is aligned, and use the result while it is mapped.
         unsafe { AtomicU64::from_ptr(at.cast()) }
     }
 
-    fn read_hits(&self, handle: &mut dyn FnMut(Hit) -> io::Result<()>) -> io::Result<()> {
-        const BUSY: u32 = 1 << 31;
-        const DISCARDED: u32 = 1 << 30;
-        let (read, written) = (Self::position(self.read), Self::position(self.written));
+    fn read_hits(&self, handle: &mut dyn FnMut(KernelProbeHit) -> io::Result<()>) -> io::Result<()> {
+        const RECORD_BUSY_FLAG: u32 = 1 << 31;
+        const RECORD_DISCARDED_FLAG: u32 = 1 << 30;
+        let (read, written) = (Self::shared_position(self.read), Self::shared_position(self.written));
         loop {
             let at = read.load(Ordering::Relaxed);
             if at >= written.load(Ordering::Acquire) {
@@ -184,16 +188,16 @@ impl HitRing {
                 let record = self.written.add(PAGE_SIZE + at as usize % RING_DATA_SIZE);
                 ((*record.cast::<std::sync::atomic::AtomicU32>()).load(Ordering::Acquire), record.add(8).cast::<[u64; 2]>())
             };
-            if header & BUSY != 0 {
+            if header & RECORD_BUSY_FLAG != 0 {
                 // The thread that writes this record is in the kernel and about to complete it.
                 std::hint::spin_loop();
                 continue;
             }
-            let length = u64::from(header & !(BUSY | DISCARDED));
-            if header & DISCARDED == 0 && length == 16 {
+            let length = u64::from(header & !(RECORD_BUSY_FLAG | RECORD_DISCARDED_FLAG));
+            if header & RECORD_DISCARDED_FLAG == 0 && length == 16 {
                 // SAFETY: the record has 16 bytes and is 8-byte aligned.
                 let [thread, cookie] = unsafe { words.read() };
-                handle(Hit { thread: thread as u32 as i32, cookie })?;
+                handle(KernelProbeHit { thread: thread as u32 as i32, cookie })?;
             }
             read.store(at + 8 + length.next_multiple_of(8), Ordering::Release);
         }

@@ -6,18 +6,18 @@
 
 use crate::CollectError;
 use crate::displaced::{SLOT_SIZE, displace};
-use crate::memory::{Memory, overlap};
+use crate::memory::{Memory, do_ranges_overlap};
 use crate::ptrace::{self, Tid};
-use crate::subject::{Executable, FREE_SLOT, TracedProcess};
+use crate::subject::{Executable, FREE_SLOT_OFFSET, TracedProcess};
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 
 const INT3: u8 = 0xcc;
 /// Offset of the first slot. Before it are the system call stub and the slot for other instructions.
-const FIRST_SLOT: u64 = FREE_SLOT + SLOT_SIZE;
+const FIRST_SLOT: u64 = FREE_SLOT_OFFSET + SLOT_SIZE;
 /// Table entry for an address that is not a site.
-const NO_SITE: u32 = u32::MAX;
+const NO_SITE_INDEX: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BreakpointSite(pub u32);
@@ -25,11 +25,11 @@ pub struct BreakpointSite(pub u32);
 #[derive(Debug)]
 pub struct Breakpoints {
     sites: Vec<PlacedSite>,
-    parts: Vec<FileBreakpoints>,
+    parts: Vec<BreakpointsOfFile>,
 }
 
 #[derive(Debug)]
-struct FileBreakpoints {
+struct BreakpointsOfFile {
     /// Start address of the file's code in memory.
     start: u64,
     /// Site indexes by offset from `start`.
@@ -100,7 +100,7 @@ impl Breakpoints {
         let start = executable.code.iter().map(|c| c.start).min().unwrap_or(0);
         let end = executable.code.iter().map(|c| c.end).max().unwrap_or(0);
         let first = self.sites.len();
-        let mut site_indexes = vec![NO_SITE; (end - start) as usize];
+        let mut site_indexes = vec![NO_SITE_INDEX; (end - start) as usize];
         let mut slots = Vec::with_capacity(addresses.len() * SLOT_SIZE as usize);
         for (place, (number, address)) in (0u32..).zip(&addresses) {
             if !executable.is_code(*address) {
@@ -126,8 +126,8 @@ impl Breakpoints {
         }
         subject.memory.write(subject.area + FIRST_SLOT, &slots)?;
         let area = subject.area + FIRST_SLOT..subject.area + FIRST_SLOT + slots.len() as u64;
-        let part = FileBreakpoints { start: in_memory(start), site_indexes, area, first_site: first, site_count: addresses.len() };
-        part.write(&self.sites, &subject.memory)?;
+        let part = BreakpointsOfFile { start: in_memory(start), site_indexes, area, first_site: first, site_count: addresses.len() };
+        part.write_breakpoints(&self.sites, &subject.memory)?;
         self.parts.push(part);
         Ok(())
     }
@@ -143,9 +143,9 @@ impl Breakpoints {
         let mut pieces = Vec::new();
         for part in &mut self.parts {
             for site in &mut self.sites[part.first_site..part.first_site + part.site_count] {
-                if !site.is_released && overlap(&(site.address..site.address + site.length), range) {
+                if !site.is_released && do_ranges_overlap(&(site.address..site.address + site.length), range) {
                     site.is_released = true;
-                    part.site_indexes[(site.address - part.start) as usize] = NO_SITE;
+                    part.site_indexes[(site.address - part.start) as usize] = NO_SITE_INDEX;
                     pieces.push((site.address, site.original));
                 }
             }
@@ -178,8 +178,8 @@ impl Breakpoints {
     }
 
     pub fn site_at(&self, address: u64) -> Option<BreakpointSite> {
-        let in_part = |part: &FileBreakpoints| part.site_indexes.get(usize::try_from(address.wrapping_sub(part.start)).ok()?).copied();
-        self.parts.iter().find_map(in_part).filter(|site| *site != NO_SITE).map(BreakpointSite)
+        let in_part = |part: &BreakpointsOfFile| part.site_indexes.get(usize::try_from(address.wrapping_sub(part.start)).ok()?).copied();
+        self.parts.iter().find_map(in_part).filter(|site| *site != NO_SITE_INDEX).map(BreakpointSite)
     }
 
     pub fn number(&self, site: BreakpointSite) -> u32 {
@@ -237,8 +237,8 @@ fn separate_blocks_from_jumps(sites: &[(u32, u64)], jumps: &[u64]) -> (Vec<(u32,
     (different, blocks.into_iter().map(|(number, address)| (address, number)).collect())
 }
 
-impl FileBreakpoints {
-    fn write(&self, sites: &[PlacedSite], memory: &Memory) -> io::Result<()> {
+impl BreakpointsOfFile {
+    fn write_breakpoints(&self, sites: &[PlacedSite], memory: &Memory) -> io::Result<()> {
         let sites = &sites[self.first_site..self.first_site + self.site_count];
         let mut pieces: Vec<(u64, &[u8])> = sites.iter().map(|site| (site.address, std::slice::from_ref(&INT3))).collect();
         pieces.sort_unstable_by_key(|piece| piece.0);

@@ -4,7 +4,7 @@ use crate::memory::Memory;
 use xxhash_rust::xxh3::Xxh3;
 
 /// Maximum number of bytes that are compared per buffer.
-const MAX_COMPARED: usize = 16 << 20;
+const MAX_COMPARED_BYTES: usize = 16 << 20;
 
 pub fn call_name(number: u64) -> String {
     usize::try_from(number)
@@ -34,7 +34,7 @@ pub fn has_process_id(number: u64) -> bool {
 }
 
 /// Hashes the input of a call: paths, and data to be written.
-pub fn hash_entry(number: u64, arguments: &[u64; 6], memory: &Memory, hash: &mut Xxh3) {
+pub fn hash_call_input(number: u64, arguments: &[u64; 6], memory: &Memory, hash: &mut Xxh3) {
     match number as i64 {
         libc::SYS_openat | libc::SYS_newfstatat | libc::SYS_unlinkat | libc::SYS_statx | libc::SYS_faccessat2 | libc::SYS_readlinkat => {
             hash.update(&memory.string(arguments[1]));
@@ -56,7 +56,7 @@ pub fn hash_entry(number: u64, arguments: &[u64; 6], memory: &Memory, hash: &mut
 }
 
 /// Hashes the output of a call: data that was read.
-pub fn hash_exit(number: u64, arguments: &[u64; 6], result: i64, memory: &Memory, hash: &mut Xxh3) {
+pub fn hash_call_output(number: u64, arguments: &[u64; 6], result: i64, memory: &Memory, hash: &mut Xxh3) {
     let Ok(length) = u64::try_from(result) else { return };
     match number as i64 {
         libc::SYS_read | libc::SYS_pread64 | libc::SYS_recvfrom => hash_bytes(arguments[1], length, memory, hash),
@@ -66,14 +66,14 @@ pub fn hash_exit(number: u64, arguments: &[u64; 6], result: i64, memory: &Memory
 }
 
 /// Returns the hash of a call that names a path and transfers no data.
-pub fn path_hash(path: &[u8]) -> u64 {
+pub fn hash_path(path: &[u8]) -> u64 {
     let mut hash = Xxh3::new();
     hash.update(path);
     hash.digest()
 }
 
 fn hash_bytes(address: u64, length: u64, memory: &Memory, hash: &mut Xxh3) {
-    hash.update(&memory.read_some(address, usize::try_from(length).unwrap_or(MAX_COMPARED).min(MAX_COMPARED)));
+    hash.update(&memory.read_some(address, usize::try_from(length).unwrap_or(MAX_COMPARED_BYTES).min(MAX_COMPARED_BYTES)));
 }
 
 /// Hashes the data of a vector of buffers, up to a total length.

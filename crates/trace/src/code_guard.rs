@@ -6,25 +6,25 @@
 //! access that the view forbids switches it.
 //!
 //! Reads of unpatched bytes in the code view, such as tables within code, do not switch the view. A page in which only such bytes have been
-//! read, [`MAX_DATA_READS`] times, is classified as data and no longer guarded. By then, a program that sums up a page byte by byte has
-//! read a patch if the page has one.
+//! read, [`MAX_WEIGHTED_DATA_READS`] times, is classified as data and no longer guarded. By then, a program that sums up a page byte by
+//! byte has read a patch if the page has one.
 
-use crate::memory::{common, outside, overlap};
+use crate::memory::{do_ranges_overlap, intersect_ranges, parts_outside_range};
 use crate::ptrace::Tid;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 pub const PAGE_SIZE: u64 = 4096;
 /// Weighted number of reads after which a page counts as data and is no longer guarded, if all of them read unpatched bytes.
-const MAX_DATA_READS: u32 = PAGE_SIZE as u32 + SCATTERED_READ_WEIGHT;
+const MAX_WEIGHTED_DATA_READS: u32 = PAGE_SIZE as u32 + SCATTERED_READ_WEIGHT;
 /// Weight of a read that is not adjacent to the previous one. Such a read is typical of tables, whereas checksums read consecutive bytes.
 const SCATTERED_READ_WEIGHT: u32 = 4;
 /// Weight of a system call that reads unpatched bytes.
-const CALL_WEIGHT: u32 = 256;
+const SYSTEM_CALL_READ_WEIGHT: u32 = 256;
 /// Number of switches to the code view after which a page is no longer watched. A busy page reaches it in about a second.
-const MAX_SWITCHES: u32 = 10_000;
+const MAX_CODE_VIEW_SWITCHES: u32 = 10_000;
 /// Maximum number of times that a thread may repeat an access that faults although the page's view permits it.
-const MAX_RETRIES: u32 = 1000;
+const MAX_ACCESS_RETRIES: u32 = 1000;
 
 #[derive(Debug, Default)]
 pub struct CodeGuard {
@@ -87,7 +87,7 @@ impl CodeGuard {
     }
 
     pub fn add(&mut self, code: GuardedCode) {
-        self.former = self.former.iter().flat_map(|former| outside(former, &code.range)).collect();
+        self.former = self.former.iter().flat_map(|former| parts_outside_range(former, &code.range)).collect();
         self.ranges.insert(code.range.start, code);
     }
 
@@ -102,7 +102,7 @@ impl CodeGuard {
     pub fn forget(&mut self, range: &Range<u64>) {
         self.remove_overlapping(range);
         for list in [&mut self.former, &mut self.excluded] {
-            *list = list.iter().flat_map(|part| outside(part, range)).collect();
+            *list = list.iter().flat_map(|part| parts_outside_range(part, range)).collect();
         }
     }
 
@@ -113,14 +113,14 @@ impl CodeGuard {
     }
 
     fn remove_overlapping(&mut self, range: &Range<u64>) -> Vec<GuardedCode> {
-        let touched: Vec<GuardedCode> = self.ranges.values().filter(|code| overlap(&code.range, range)).cloned().collect();
+        let touched: Vec<GuardedCode> = self.ranges.values().filter(|code| do_ranges_overlap(&code.range, range)).cloned().collect();
         let mut removed = Vec::new();
         for code in touched {
             self.ranges.remove(&code.range.start);
-            for rest in outside(&code.range, range) {
+            for rest in parts_outside_range(&code.range, range) {
                 self.ranges.insert(rest.start, GuardedCode { range: rest, ..code.clone() });
             }
-            removed.push(GuardedCode { range: common(&code.range, range), ..code });
+            removed.push(GuardedCode { range: intersect_ranges(&code.range, range), ..code });
         }
         self.pages.retain(|page, _| !range.contains(page));
         self.overused.retain(|page| !range.contains(page));
@@ -133,10 +133,10 @@ impl CodeGuard {
     }
 
     /// Returns the parts of a range that are not guarded but may be.
-    pub fn unguarded(&self, range: Range<u64>) -> Vec<Range<u64>> {
+    pub fn unguarded_parts(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let mut parts = vec![range];
         for other in self.ranges.values().map(|code| &code.range).chain(&self.excluded) {
-            parts = parts.iter().flat_map(|part| outside(part, other)).collect();
+            parts = parts.iter().flat_map(|part| parts_outside_range(part, other)).collect();
         }
         parts
     }
@@ -146,12 +146,12 @@ impl CodeGuard {
     }
 
     pub fn overlaps(&self, range: &Range<u64>) -> bool {
-        self.ranges.values().any(|code| overlap(&code.range, range))
+        self.ranges.values().any(|code| do_ranges_overlap(&code.range, range))
     }
 
     /// Returns true if any byte of a range is or was guarded.
     pub fn was_guarding(&self, range: &Range<u64>) -> bool {
-        self.overlaps(range) || self.former.iter().any(|former| overlap(former, range))
+        self.overlaps(range) || self.former.iter().any(|former| do_ranges_overlap(former, range))
     }
 
     pub fn code_at(&self, address: u64) -> Option<&GuardedCode> {
@@ -176,7 +176,7 @@ impl CodeGuard {
         let state = self.pages.entry(page).or_default();
         state.shows_data = false;
         state.switches = state.switches.saturating_add(1);
-        if state.switches == MAX_SWITCHES {
+        if state.switches == MAX_CODE_VIEW_SWITCHES {
             self.overused.push(page);
         }
     }
@@ -188,11 +188,11 @@ impl CodeGuard {
         pages
     }
 
-    pub fn take_overused(&mut self) -> Vec<u64> {
+    pub fn take_overused_pages(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.overused)
     }
 
-    pub fn take_data(&mut self) -> Vec<u64> {
+    pub fn take_data_pages(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.data)
     }
 
@@ -209,31 +209,31 @@ impl CodeGuard {
     }
 
     /// Notes a system call that has read unpatched bytes.
-    pub fn note_data_call(&mut self, address: u64) {
-        self.count_data_reads(page_of(address), CALL_WEIGHT);
+    pub fn note_data_read_by_call(&mut self, address: u64) {
+        self.count_data_reads(page_of(address), SYSTEM_CALL_READ_WEIGHT);
     }
 
     fn count_data_reads(&mut self, page: u64, weight: u32) {
         let state = self.pages.entry(page).or_default();
         state.data_reads = state.data_reads.saturating_add(weight);
-        if state.data_reads >= MAX_DATA_READS && !state.is_read_as_code && !self.data.contains(&page) {
+        if state.data_reads >= MAX_WEIGHTED_DATA_READS && !state.is_read_as_code && !self.data.contains(&page) {
             self.data.push(page);
         }
     }
 
     /// Notes that a thread retries an access. `state` consists of the thread's registers and the address. Returns false after too many
     /// retries in the same state: either the fault has a different cause, or the guard blocks the access for good.
-    pub fn note_retry(&mut self, thread: Tid, state: &[u64]) -> bool {
+    pub fn note_access_retry(&mut self, thread: Tid, state: &[u64]) -> bool {
         let retry = self.retries.entry(thread).or_default();
         if retry.0 != state {
             *retry = (state.to_vec(), 0);
         }
         retry.1 += 1;
-        retry.1 <= MAX_RETRIES
+        retry.1 <= MAX_ACCESS_RETRIES
     }
 
     /// Notes that a thread has made progress.
-    pub fn forget_retries(&mut self, thread: Tid) {
+    pub fn forget_access_retries(&mut self, thread: Tid) {
         self.retries.remove(&thread);
     }
 
@@ -269,7 +269,7 @@ mod tests {
         guard.forget(&(0x2000..0x4000));
         assert_eq!((guard.view(0x2000), guard.view(0x3000)), (None, None));
         guard.exclude(0x2000..0x3000);
-        assert_eq!(guard.unguarded(0..0x6000), [0..0x1000, 0x3000..0x4000, 0x5000..0x6000]);
+        assert_eq!(guard.unguarded_parts(0..0x6000), [0..0x1000, 0x3000..0x4000, 0x5000..0x6000]);
     }
 
     #[test]
@@ -283,36 +283,36 @@ mod tests {
         assert_eq!((guard.view(0x1fff), guard.data_pages()), (Some(PageView::Data), vec![0x1000]));
         guard.set_code_view(0x1000);
         (0..10_000).for_each(|_| guard.note_data_read(&(0x1000..0x1001), true));
-        assert!(guard.take_data().is_empty());
+        assert!(guard.take_data_pages().is_empty());
         // Read a table in a different page at scattered offsets.
         let read = |guard: &mut CodeGuard, n: u32| {
             guard.note_data_read(&(0x2000 + u64::from(n % 7) * 256..0x3000), true);
-            guard.take_data()
+            guard.take_data_pages()
         };
         let reads = (0u32..).take_while(|n| read(&mut guard, *n).is_empty());
-        assert_eq!(reads.count(), MAX_DATA_READS as usize / SCATTERED_READ_WEIGHT as usize - 1);
+        assert_eq!(reads.count(), MAX_WEIGHTED_DATA_READS as usize / SCATTERED_READ_WEIGHT as usize - 1);
         // A page without patches.
         guard.note_data_read(&(0x4000..0x4004), false);
-        assert_eq!(guard.take_data(), [0x4000]);
+        assert_eq!(guard.take_data_pages(), [0x4000]);
     }
 
     #[test]
     fn pages_that_switch_too_often_are_reported_once() {
         let mut guard = guard();
-        for _ in 0..2 * MAX_SWITCHES {
+        for _ in 0..2 * MAX_CODE_VIEW_SWITCHES {
             guard.set_data_view(0x3000);
             guard.set_code_view(0x3000);
         }
-        assert_eq!((guard.take_overused(), guard.take_overused()), (vec![0x3000], vec![]));
+        assert_eq!((guard.take_overused_pages(), guard.take_overused_pages()), (vec![0x3000], vec![]));
     }
 
     #[test]
     fn an_access_that_faults_for_another_reason_is_not_retried_forever() {
         let mut guard = guard();
-        assert_eq!((0..).take_while(|_| guard.note_retry(1, &[2, 3])).count(), MAX_RETRIES as usize);
-        assert!(!guard.note_retry(1, &[2, 3]));
-        assert!(guard.note_retry(1, &[2, 4]) && guard.note_retry(2, &[2, 3]));
-        guard.forget_retries(1);
-        assert!(guard.note_retry(1, &[2, 3]));
+        assert_eq!((0..).take_while(|_| guard.note_access_retry(1, &[2, 3])).count(), MAX_ACCESS_RETRIES as usize);
+        assert!(!guard.note_access_retry(1, &[2, 3]));
+        assert!(guard.note_access_retry(1, &[2, 4]) && guard.note_access_retry(2, &[2, 3]));
+        guard.forget_access_retries(1);
+        assert!(guard.note_access_retry(1, &[2, 3]));
     }
 }

@@ -11,29 +11,29 @@
 //! | [`Hardware`] | four sites | one ptrace stop per hit; code is not modified |
 
 use crate::CollectError;
-use crate::attach::{check_same_file, check_unwritable_in};
+use crate::attach::{check_code_is_unwritable, check_path_names_same_file};
 use crate::bpf::KernelProbes;
 use crate::breakpoints::Breakpoints;
-use crate::follow::{FollowEnding, Followed, follow, watch_library};
+use crate::follow::{FollowEnding, FollowOutcome, follow, watch_library};
 use crate::hardware::HardwareBreakpoints;
 use crate::images::{self, Library, sites_of};
 use crate::journal::AddressLimit;
 use crate::mappings::mappings;
 use crate::memory::MemoryEffect;
-use crate::process_status::may_raise_limits;
+use crate::process_status::may_raise_resource_limits;
 use crate::ptrace::{self, Registers};
 use crate::repeat::{RepeatDivergence, Repeater, RunLog};
-use crate::rings::{RING_STRIDE, RINGS};
+use crate::rings::{MAX_RINGS, RING_STRIDE};
 use crate::run::{RunTarget, TraceRun};
-use crate::shown_mappings::ShownMappings;
-use crate::single_step::Stepping;
+use crate::shown_mappings::MappingsShownToProgram;
+use crate::single_step::SingleStepping;
 use crate::sink::Sink;
 use crate::sleds;
 use crate::subject::{Executable, TracedProcess, area_size};
 use crate::system::SignalWait;
 use crate::trampolines;
 use crate::uprobes;
-use crate::watch::{Watch, Watched};
+use crate::watch::{Watch, WatchMeans};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,7 +45,7 @@ use trodden_binary::linked::split_address;
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RunOutcome {
     /// How the program ended, and what was noticed while it was followed.
-    pub followed: Followed,
+    pub followed: FollowOutcome,
     /// The system calls of the run, for comparison with other runs.
     pub log: RunLog,
     /// The first difference from the run that this run repeats, if any.
@@ -74,12 +74,12 @@ pub trait Collector: Sync {
     fn check_files(&self, executable: &Executable, libraries: &[Library]) -> Result<(), CollectError> {
         match self.leaves_code_unmodified() {
             true => Ok(()),
-            false => [executable].into_iter().chain(libraries.iter().map(|l| &l.executable)).try_for_each(check_unwritable),
+            false => [executable].into_iter().chain(libraries.iter().map(|l| &l.executable)).try_for_each(check_segments_are_unwritable),
         }
     }
 
     /// Starts watching a run's sites in the program, which is stopped.
-    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError>;
+    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<WatchMeans, CollectError>;
 
     /// Carries out a run. If the collection ends before the program does ([`FollowEnding::Detached`]), the program continues, and the
     /// caller must wait for it.
@@ -92,7 +92,7 @@ pub trait Collector: Sync {
         let (executable, recipe, stop, limit) = (run.executable, run.recipe, run.stop, run.limit);
         let area_size = area_size(sites_of(0, run.sites).len());
         if let Some(core) = recipe.core {
-            crate::system::pin(core)?;
+            crate::system::pin_thread_to_core(core)?;
         }
         let (subject, threads) = match std::mem::replace(&mut run.target, RunTarget::Attach(0)) {
             RunTarget::Start(program) => {
@@ -109,10 +109,10 @@ pub trait Collector: Sync {
                     RunTarget::Attach(process) => (process, None),
                     RunTarget::Start(_) => unreachable!("this arm is for the other two"),
                 };
-                run.libraries.iter().try_for_each(|library| check_same_file(process, &library.executable.path))?;
+                run.libraries.iter().try_for_each(|library| check_path_names_same_file(process, &library.executable.path))?;
                 if !self.leaves_code_unmodified() {
                     let files = [executable].into_iter().chain(run.libraries.iter().map(|l| &l.executable));
-                    files.into_iter().try_for_each(|file| check_unwritable_in(process, &file.path))?;
+                    files.into_iter().try_for_each(|file| check_code_is_unwritable(process, &file.path))?;
                 }
                 TracedProcess::attach(process, executable, parked.as_mut(), area_size)?
             }
@@ -123,27 +123,27 @@ pub trait Collector: Sync {
         let watched = (|| {
             let mut watch = Watch::new(&run, &subject, self.watch(&subject, &run)?);
             let mapped = [subject.injected_area()].into_iter().chain(watch.mapped()).collect();
-            let shown = ShownMappings::new(subject.process, mapped, &code_ranges_in_memory(executable, &subject))?;
+            let shown = MappingsShownToProgram::new(subject.process, mapped, &code_ranges_in_memory(executable, &subject))?;
             let mut calls = Repeater::new(recipe, first, shown);
             for (library, start) in images::find_already_mapped(run.libraries, subject.process)? {
                 watch_library((&subject, subject.process), &mut watch, &mut calls, library, start)?;
             }
             if !subject.fresh {
-                release_changed_pages(&mut watch, &subject, &run, sink)?;
+                release_pages_that_differ_from_file(&mut watch, &subject, &run, sink)?;
             }
             watch.guard(subject.process)?;
             Ok((watch, calls))
         })();
         let (is_over, ended) = (AtomicBool::new(false), AtomicBool::new(false));
         let waiting = SignalWait::from_this_thread();
-        let (followed, calls) = watched.map_err(|error| session.close_after(error)).and_then(|(mut watch, mut calls)| {
+        let (followed, calls) = watched.map_err(|error| session.close_after_error(error)).and_then(|(mut watch, mut calls)| {
             let followed = std::thread::scope(|scope| {
                 // The waker thread must end after a panic as well.
-                let _over = SetOnDrop(&is_over);
-                scope.spawn(|| wake_at_end(waiting, stop, (&is_over, &ended), limit));
+                let _over = FlagSetOnDrop(&is_over);
+                scope.spawn(|| interrupt_follower_at_end(waiting, stop, (&is_over, &ended), limit));
                 follow(&subject, &threads, &mut watch, &mut calls, sink, &ended, run.note)
             });
-            followed.map(|followed| (followed, calls)).map_err(|error| session.close_after(error))
+            followed.map(|followed| (followed, calls)).map_err(|error| session.close_after_error(error))
         })?;
         let (log, divergence) = {
             let is_truncated = matches!(followed.ending, FollowEnding::Killed(_) | FollowEnding::Detached);
@@ -161,22 +161,28 @@ fn inherited_address_limit() -> Option<AddressLimit> {
 /// Checks that a program's limited address space has room for the collector's mappings.
 fn check_address_space(limit: Option<AddressLimit>, collector: &str, area_size: u64) -> Result<(), CollectError> {
     let Some(limit) = limit else { return Ok(()) };
-    let needed = area_size + if collector == TrampolineCollector.name() || collector == Compiled.name() { RINGS * RING_STRIDE } else { 0 };
-    match limit.soft.saturating_add(needed) <= limit.hard || may_raise_limits() {
+    let needed =
+        area_size + if collector == TrampolineCollector.name() || collector == Compiled.name() { MAX_RINGS * RING_STRIDE } else { 0 };
+    match limit.soft.saturating_add(needed) <= limit.hard || may_raise_resource_limits() {
         true => Ok(()),
         false => Err(CollectError::NoRoom { limit: limit.soft, needed }),
     }
 }
 
 /// Checks that a file has no writable code, which a plain store could change.
-fn check_unwritable(executable: &Executable) -> Result<(), CollectError> {
+fn check_segments_are_unwritable(executable: &Executable) -> Result<(), CollectError> {
     let fault = |at: u64| format!("has writable code at {:#x} (`ld -N`). Use `--collector single-step`", split_address(at).1);
     let of = |at| CollectError::Executable { path: executable.path.clone(), fault: fault(at) };
     executable.writable_code.map_or(Ok(()), |at| Err(of(at)))
 }
 
 /// Stops watching the code pages of a running process that differ from the file, because the program has changed them.
-fn release_changed_pages(watch: &mut Watch, subject: &TracedProcess, run: &TraceRun, sink: &mut dyn Sink) -> Result<(), CollectError> {
+fn release_pages_that_differ_from_file(
+    watch: &mut Watch,
+    subject: &TracedProcess,
+    run: &TraceRun,
+    sink: &mut dyn Sink,
+) -> Result<(), CollectError> {
     let executables = [run.executable].into_iter().chain(run.libraries.iter().map(|l| &l.executable));
     for executable in executables {
         for range in watch.changed_pages(&subject.memory, executable)? {
@@ -192,9 +198,9 @@ fn code_ranges_in_memory(executable: &Executable, subject: &TracedProcess) -> Ve
     executable.code.iter().map(|c| c.start.wrapping_add(subject.bias)..c.end.wrapping_add(subject.bias)).collect()
 }
 
-struct SetOnDrop<'a>(&'a AtomicBool);
+struct FlagSetOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for SetOnDrop<'_> {
+impl Drop for FlagSetOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -204,7 +210,12 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Sets `ended` and interrupts the thread that follows the program as soon as the collection is to end: on request (`stop`) or after the
 /// time `limit`. `ended` belongs to this run alone, so that the run's limit does not end other runs.
-fn wake_at_end(waiting: SignalWait, stop: &AtomicBool, (is_over, ended): (&AtomicBool, &AtomicBool), limit: Option<Duration>) {
+fn interrupt_follower_at_end(
+    waiting: SignalWait,
+    stop: &AtomicBool,
+    (is_over, ended): (&AtomicBool, &AtomicBool),
+    limit: Option<Duration>,
+) {
     let begun = Instant::now();
     while !is_over.load(Ordering::Relaxed) {
         if stop.load(Ordering::Relaxed) || limit.is_some_and(|limit| begun.elapsed() >= limit) {
@@ -224,13 +235,13 @@ impl Collector for PtraceBreakpoints {
         "ptrace"
     }
 
-    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError> {
+    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<WatchMeans, CollectError> {
         if run.sites.is_empty() {
-            return Ok(Watched::Nothing);
+            return Ok(WatchMeans::Nothing);
         }
         let mut breakpoints = Breakpoints::new();
         breakpoints.add(subject, run.executable, &sites_of(0, run.sites), run.jumps)?;
-        Ok(Watched::Breakpoints(breakpoints))
+        Ok(WatchMeans::Breakpoints(breakpoints))
     }
 }
 
@@ -243,12 +254,12 @@ impl Collector for TrampolineCollector {
         "trampolines"
     }
 
-    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError> {
+    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<WatchMeans, CollectError> {
         if run.sites.is_empty() {
-            return Ok(Watched::Nothing);
+            return Ok(WatchMeans::Nothing);
         }
         let set = trampolines::Trampolines::install(subject, run, false)?;
-        Ok(Watched::Trampolines(Box::new(set)))
+        Ok(WatchMeans::Trampolines(Box::new(set)))
     }
 }
 
@@ -266,7 +277,7 @@ impl Collector for Compiled {
         TrampolineCollector.check_files(executable, libraries)?;
         for path in [&executable.path].into_iter().chain(libraries.iter().map(|l| &l.executable.path)) {
             let fault = |fault: String| CollectError::Executable { path: path.clone(), fault };
-            if sleds::first_sled(&Binary::read(path).map_err(|e| fault(e.to_string()))?).is_some() {
+            if sleds::find_first_sled(&Binary::read(path).map_err(|e| fault(e.to_string()))?).is_some() {
                 return Ok(());
             }
         }
@@ -274,12 +285,12 @@ impl Collector for Compiled {
         Err(CollectError::Executable { path: executable.path.clone(), fault: format!("has no witness sleds. {remedy}") })
     }
 
-    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError> {
+    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<WatchMeans, CollectError> {
         if run.sites.is_empty() {
-            return Ok(Watched::Nothing);
+            return Ok(WatchMeans::Nothing);
         }
         let set = trampolines::Trampolines::install(subject, run, true)?;
-        Ok(Watched::Trampolines(Box::new(set)))
+        Ok(WatchMeans::Trampolines(Box::new(set)))
     }
 }
 
@@ -296,8 +307,8 @@ impl Collector for SingleStep {
         true
     }
 
-    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError> {
-        Ok(Watched::Steps(Stepping::new(subject.process, &code_ranges_in_memory(run.executable, subject))?))
+    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<WatchMeans, CollectError> {
+        Ok(WatchMeans::Steps(SingleStepping::new(subject.process, &code_ranges_in_memory(run.executable, subject))?))
     }
 }
 
@@ -310,13 +321,13 @@ impl Collector for UprobeCollector {
         "uprobes"
     }
 
-    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError> {
+    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<WatchMeans, CollectError> {
         if run.sites.is_empty() {
-            return Ok(Watched::Nothing);
+            return Ok(WatchMeans::Nothing);
         }
         let path = &run.executable.path;
         let binary = Binary::read(path).map_err(|e| CollectError::Executable { path: path.clone(), fault: e.to_string() })?;
-        let slots = if subject.fresh { place_kernel_page(subject, &binary)? } else { None };
+        let slots = if subject.fresh { place_displaced_instruction_page(subject, &binary)? } else { None };
         let (mut probed, mut unprobed) = (Vec::new(), Vec::new());
         for (&site, number) in run.sites.iter().zip(0..) {
             match uprobes::probe_address(&binary, run.blocks, site).filter(|_| run.jumps.binary_search(&site).is_err()) {
@@ -328,39 +339,43 @@ impl Collector for UprobeCollector {
         let probes = uprobes::Uprobes::attach(&binary, subject.process, &probed, slots)?;
         let mut breakpoints = Breakpoints::new();
         breakpoints.add(subject, run.executable, &unprobed, run.jumps)?;
-        Ok(Watched::Uprobes(probes, breakpoints))
+        Ok(WatchMeans::Uprobes(probes, breakpoints))
     }
 }
 
 /// The kernel's page is placed below this address, far from the image, the heap and libraries.
-const KERNEL_PAGE_LIMIT: u64 = 0x6000_0000_0000;
+const MAX_KERNEL_PAGE_ADDRESS: u64 = 0x6000_0000_0000;
 
 /// Makes the kernel map its page for displaced instructions where it does not move other mappings. The kernel takes the highest free
 /// address when it first displaces an instruction, which would move the program's later mappings relative to a run without probes. So all
 /// higher gaps are filled temporarily, while the program's first instruction is executed under a probe and then undone.
-fn place_kernel_page(subject: &TracedProcess, binary: &Binary) -> Result<Option<Range<u64>>, CollectError> {
+fn place_displaced_instruction_page(subject: &TracedProcess, binary: &Binary) -> Result<Option<Range<u64>>, CollectError> {
     let thread = subject.process;
     let Some(first) = uprobes::file_offset(binary, binary.entry()) else { return Ok(None) };
     let mut filled = Vec::new();
-    let mut free = KERNEL_PAGE_LIMIT;
-    for mapping in mappings(thread)?.into_iter().filter(|m| m.end > KERNEL_PAGE_LIMIT) {
+    let mut free = MAX_KERNEL_PAGE_ADDRESS;
+    for mapping in mappings(thread)?.into_iter().filter(|m| m.end > MAX_KERNEL_PAGE_ADDRESS) {
         if mapping.start > free {
             let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE) as u64;
             let size = mapping.start - free;
-            let got =
-                subject.inject(thread, Some(subject.area), libc::SYS_mmap, [free, size, libc::PROT_NONE as u64, flags, u64::MAX, 0])?;
+            let got = subject.inject_system_call(
+                thread,
+                Some(subject.area),
+                libc::SYS_mmap,
+                [free, size, libc::PROT_NONE as u64, flags, u64::MAX, 0],
+            )?;
             filled.extend((got as u64 == free).then_some([free, size]));
         }
         free = mapping.end;
     }
     let trigger = KernelProbes::attach(binary.path(), &[first], &[0], thread).map_err(CollectError::Uprobes)?;
-    let saved = ptrace::registers(thread)?;
-    ptrace::set_registers(thread, &Registers { rip: binary.entry().wrapping_add(subject.bias), orig_rax: u64::MAX, ..saved })?;
+    let saved = ptrace::read_registers(thread)?;
+    ptrace::write_registers(thread, &Registers { rip: binary.entry().wrapping_add(subject.bias), orig_rax: u64::MAX, ..saved })?;
     subject.step(thread)?;
-    ptrace::set_registers(thread, &saved)?;
+    ptrace::write_registers(thread, &saved)?;
     drop(trigger);
     for [start, size] in filled {
-        subject.inject(thread, Some(subject.area), libc::SYS_munmap, [start, size, 0, 0, 0, 0])?;
+        subject.inject_system_call(thread, Some(subject.area), libc::SYS_munmap, [start, size, 0, 0, 0, 0])?;
     }
     Ok(mappings(thread)?.into_iter().find(|m| m.name == "[uprobes]").map(|m| m.start..m.end))
 }
@@ -379,11 +394,11 @@ impl Collector for Hardware {
     }
 
     fn max_sites(&self) -> Option<usize> {
-        Some(crate::hardware::MAX_BREAKPOINTS)
+        Some(crate::hardware::MAX_HARDWARE_BREAKPOINTS)
     }
 
-    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError> {
+    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<WatchMeans, CollectError> {
         let in_memory = run.sites.iter().map(|s| s.wrapping_add(subject.bias)).collect();
-        Ok(Watched::Hardware(HardwareBreakpoints::new(in_memory)?))
+        Ok(WatchMeans::Hardware(HardwareBreakpoints::new(in_memory)?))
     }
 }

@@ -14,7 +14,7 @@
 
 use crate::launcher::{InheritedSignals, Launcher};
 use crate::system::send_signal;
-use crate::tracer::{ClientLink, ClientMessage, TracerSplit, split};
+use crate::tracer::{ClientLink, ClientMessage, TracerSplit, split_into_client_and_tracer};
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitCode;
@@ -24,7 +24,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use trodden_launch::temporary;
 
 /// Exit status of a command whose client is gone, or whose tracer ended with neither an exit status nor a signal.
-const FAILURE_STATUS: u8 = 2;
+const FAILURE_EXIT_STATUS: u8 = 2;
 
 /// Why a command cannot trace.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +40,7 @@ pub enum CommandError {
     Link(io::Error),
 }
 
-static TRACER: OnceLock<Tracer> = OnceLock::new();
+static TRACER_STATE: OnceLock<Tracer> = OnceLock::new();
 
 struct Tracer {
     launcher: Arc<Launcher>,
@@ -93,8 +93,8 @@ struct CommandRun {
 ///
 /// # Errors
 /// The limit on processes is reached, or the work fails.
-pub fn in_tracer<E: From<CommandError>>(work: impl FnOnce() -> Result<ExitCode, E>) -> Result<ExitCode, E> {
-    match split().map_err(CommandError::Tracer)? {
+pub fn run_in_tracer_process<E: From<CommandError>>(work: impl FnOnce() -> Result<ExitCode, E>) -> Result<ExitCode, E> {
+    match split_into_client_and_tracer().map_err(CommandError::Tracer)? {
         TracerSplit::Client(status) => {
             if let Some(signal) = status.signal() {
                 log::warn!(
@@ -102,14 +102,14 @@ pub fn in_tracer<E: From<CommandError>>(work: impl FnOnce() -> Result<ExitCode, 
                      well, or may still contain breakpoints. End or restart it"
                 );
             }
-            let status = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(i32::from(FAILURE_STATUS));
+            let status = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(i32::from(FAILURE_EXIT_STATUS));
             Ok(ExitCode::from(status as u8))
         }
         TracerSplit::Tracer(client, launcher) => {
             let messages = client.try_clone().map_err(CommandError::Link)?;
-            set_up(launcher, Some(client));
-            std::thread::spawn(move || listen(messages));
-            temporary::remove_on_signals();
+            set_up_tracer(launcher, Some(client));
+            std::thread::spawn(move || handle_client_messages(messages));
+            temporary::remove_folders_on_signals();
             work()
         }
     }
@@ -120,21 +120,21 @@ pub fn in_tracer<E: From<CommandError>>(work: impl FnOnce() -> Result<ExitCode, 
 ///
 /// # Errors
 /// The limit on processes is reached.
-pub fn in_this_process() -> Result<(), CommandError> {
-    set_up(Launcher::fork(&InheritedSignals::now()).map_err(CommandError::Launcher)?, None);
+pub fn trace_in_this_process() -> Result<(), CommandError> {
+    set_up_tracer(Launcher::fork(&InheritedSignals::now()).map_err(CommandError::Launcher)?, None);
     Ok(())
 }
 
-fn set_up(launcher: Arc<Launcher>, client: Option<ClientLink>) {
+fn set_up_tracer(launcher: Arc<Launcher>, client: Option<ClientLink>) {
     let client = client.map(Mutex::new);
     let tracer = Tracer { launcher, stop: AtomicBool::new(false), state: Mutex::default(), synchronised: Condvar::new(), client };
-    let is_first = TRACER.set(tracer).is_ok();
+    let is_first = TRACER_STATE.set(tracer).is_ok();
     assert!(is_first, "a command splits once");
     temporary::set_signal_handler(handle_signal);
 }
 
 fn tracer() -> &'static Tracer {
-    TRACER.get().expect("commands that trace call `in_tracer` or `in_this_process` first")
+    TRACER_STATE.get().expect("commands that trace call `run_in_tracer_process` or `trace_in_this_process` first")
 }
 
 /// Returns the launcher, which starts the programs to be traced.
@@ -156,7 +156,7 @@ pub struct ActiveRun {
 
 impl ActiveRun {
     /// Registers a run, and returns the channel for its process id. `changes` means that the process is modified until
-    /// [`ActiveRun::mark_restored`].
+    /// [`ActiveRun::mark_process_restored`].
     pub fn begin(role: RunKind, changes: bool, has_pipes: bool) -> (ActiveRun, Sender<u32>) {
         let mut state = tracer().state();
         while state.ending.is_some() {
@@ -165,15 +165,15 @@ impl ActiveRun {
             std::thread::park();
             state = tracer().state();
         }
-        state.register(role, changes, has_pipes)
+        state.register_run(role, changes, has_pipes)
     }
 
     /// Registers a run of a process that an earlier run traces or has created. Returns `None` if the command is ending.
-    pub fn begin_successor(process: u32) -> Option<ActiveRun> {
+    pub fn begin_successor_run(process: u32) -> Option<ActiveRun> {
         let mut state = tracer().state();
         let is_program = state.runs.iter_mut().any(|run| run.role == RunKind::Program && run.process() == Some(process));
         let role = if is_program { RunKind::Program } else { RunKind::Child };
-        let (run, sender) = state.ending.is_none().then(|| state.register(role, true, false))?;
+        let (run, sender) = state.ending.is_none().then(|| state.register_run(role, true, false))?;
         // The receiver is in the state that was just changed.
         let _ = sender.send(process);
         Some(run)
@@ -191,14 +191,14 @@ impl ActiveRun {
     }
 
     /// Notes that the process has ended, or has been detached and restored.
-    pub fn mark_restored(&self) {
+    pub fn mark_process_restored(&self) {
         let mut state = tracer().state();
         if let Some(run) = state.runs.iter_mut().find(|run| run.number == self.number) {
             run.is_changed = false;
             let process = run.process();
-            run.early_signals.drain(..).for_each(|signal| forward(process, signal));
+            run.early_signals.drain(..).for_each(|signal| forward_signal(process, signal));
         }
-        state.exit_if_possible();
+        state.exit_if_nothing_is_pending();
     }
 }
 
@@ -211,7 +211,7 @@ impl Drop for ActiveRun {
         }
         let mut state = tracer().state();
         state.runs.retain(|run| run.number != self.number);
-        state.exit_if_possible();
+        state.exit_if_nothing_is_pending();
     }
 }
 
@@ -238,12 +238,12 @@ impl Tracer {
             if self.stop.swap(true, Ordering::SeqCst) {
                 state.ending.get_or_insert(128 + signal);
             }
-            state.exit_if_possible();
+            state.exit_if_nothing_is_pending();
             return;
         }
         for run in state.runs.iter_mut().filter(|run| !from_terminal && run.role != RunKind::Child) {
             match run.process() {
-                Some(process) => forward(Some(process), signal),
+                Some(process) => forward_signal(Some(process), signal),
                 None => run.early_signals.push(signal),
             }
         }
@@ -255,14 +255,14 @@ impl Tracer {
             // After a second signal, do not wait for output.
             state.runs.iter_mut().for_each(|run| run.has_pipes = false);
         }
-        state.exit_if_possible();
+        state.exit_if_nothing_is_pending();
     }
 
-    fn handle_client_end(&self) {
+    fn handle_end_of_client(&self) {
         let mut state = self.state();
         self.stop.store(true, Ordering::SeqCst);
-        state.ending.get_or_insert(i32::from(FAILURE_STATUS));
-        state.exit_if_possible();
+        state.ending.get_or_insert(i32::from(FAILURE_EXIT_STATUS));
+        state.exit_if_nothing_is_pending();
     }
 }
 
@@ -274,12 +274,12 @@ impl CommandRun {
 }
 
 /// Sends a signal to a process. Errors are ignored, since the process may just have ended.
-fn forward(process: Option<u32>, signal: i32) {
+fn forward_signal(process: Option<u32>, signal: i32) {
     process.into_iter().for_each(|process| _ = send_signal(process as i32, signal));
 }
 
 impl CommandState {
-    fn register(&mut self, role: RunKind, is_changed: bool, has_pipes: bool) -> (ActiveRun, Sender<u32>) {
+    fn register_run(&mut self, role: RunKind, is_changed: bool, has_pipes: bool) -> (ActiveRun, Sender<u32>) {
         let (sender, process_receiver) = channel();
         let number = self.next;
         self.next += 1;
@@ -288,11 +288,11 @@ impl CommandState {
     }
 
     /// Exits if an exit is requested and no process has changes to undo or output to pass on.
-    fn exit_if_possible(&self) {
+    fn exit_if_nothing_is_pending(&self) {
         if let Some(status) = self.ending
             && self.runs.iter().all(|run| !run.is_changed && !run.has_pipes)
         {
-            let _removed = temporary::remove_all();
+            let _removed = temporary::remove_all_temporary_folders();
             std::process::exit(status);
         }
     }
@@ -300,11 +300,11 @@ impl CommandState {
 
 /// Handles a signal sent to this process. Returns false if this process is not a tracer.
 fn handle_signal(signal: i32) -> bool {
-    let tracer = TRACER.get().filter(|tracer| tracer.client.is_some());
+    let tracer = TRACER_STATE.get().filter(|tracer| tracer.client.is_some());
     tracer.inspect(|tracer| tracer.handle_signal(signal, false)).is_some()
 }
 
-fn listen(mut client: ClientLink) {
+fn handle_client_messages(mut client: ClientLink) {
     while let Some(message) = client.receive() {
         match message {
             ClientMessage::Synchronised => {
@@ -313,10 +313,10 @@ fn listen(mut client: ClientLink) {
             }
             // Commands that handle signals themselves, such as jobs for other machines, receive the signal.
             ClientMessage::Signal { signal, .. } if temporary::is_removal_disabled() => {
-                forward(Some(std::process::id()), signal);
+                forward_signal(Some(std::process::id()), signal);
             }
             ClientMessage::Signal { signal, from_terminal } => tracer().handle_signal(signal, from_terminal),
         }
     }
-    tracer().handle_client_end();
+    tracer().handle_end_of_client();
 }

@@ -6,7 +6,7 @@
 //! displacement is written at the end.
 
 use crate::CollectError;
-use crate::block_copies::{Copies, Patch};
+use crate::block_copies::{BlockCopies, SitePatch};
 use crate::copied_place::{CopiedPlace, CopiedPlaces};
 use iced_x86::{BlockEncoder, BlockEncoderOptions, Code, IcedError, Instruction, InstructionBlock, OpKind};
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 pub const PIECE_LENGTH: usize = 1 << 16;
 /// Tag of a branch target that is the head (the recording code) of the site at that address. Addresses in programs have none of the upper
 /// three bits.
-pub const HEAD_TAG: u64 = 0b010 << TAG_SHIFT;
+pub const HEAD_ADDRESS_TAG: u64 = 0b010 << TAG_SHIFT;
 /// Tag of the address of the stub that leads to the head of the site at that address.
 const STUB_TAG: u64 = 0b001 << TAG_SHIFT;
 const TAG_SHIFT: u32 = 61;
@@ -42,7 +42,7 @@ pub struct CopyEncoder {
     /// The image addresses that patches of the current piece replace, each with the index of the instruction that it leads to.
     entries: Vec<(u64, usize, PatchKind)>,
     /// The finished pieces.
-    encoded: Copies,
+    encoded: BlockCopies,
     /// The address of each site whose head is in a finished piece, and the head's address, both ascending.
     heads: Vec<(u64, u64)>,
     /// Offset of each stub in the finished pieces, and the site to which it leads.
@@ -52,7 +52,7 @@ pub struct CopyEncoder {
 impl CopyEncoder {
     /// Creates an encoder of copies that begin at address `start`.
     pub fn new(start: u64, piece_length: usize) -> Self {
-        let encoded = Copies { code: Vec::new(), places: CopiedPlaces::new(start), patches: Vec::new() };
+        let encoded = BlockCopies { code: Vec::new(), places: CopiedPlaces::new(start), patches: Vec::new() };
         let (instructions, places, entries) = (Vec::new(), Vec::new(), Vec::new());
         Self { start, piece_length, instructions, places, entries, encoded, heads: Vec::new(), stubs: Vec::new() }
     }
@@ -82,7 +82,7 @@ impl CopyEncoder {
     ///
     /// # Errors
     /// An instruction cannot be relocated.
-    pub fn finish(mut self) -> Result<Copies, CollectError> {
+    pub fn finish(mut self) -> Result<BlockCopies, CollectError> {
         self.end_piece()?;
         for (offset, site) in std::mem::take(&mut self.stubs) {
             let after = self.start + offset as u64 + 5;
@@ -117,9 +117,9 @@ impl CopyEncoder {
         for (address, index, kind) in self.entries.drain(..) {
             let Some(to) = address_of(index) else { continue };
             let patch = match kind {
-                PatchKind::Jump => Patch::Jump(to),
-                PatchKind::ShortJump { relay, host } => Patch::ShortJump { to, relay, host },
-                PatchKind::Breakpoint => Patch::Breakpoint(to),
+                PatchKind::Jump => SitePatch::Jump(to),
+                PatchKind::ShortJump { relay, host } => SitePatch::ShortJump { to, relay, host },
+                PatchKind::Breakpoint => SitePatch::Breakpoint(to),
             };
             self.encoded.patches.push((address, patch));
         }
@@ -167,7 +167,7 @@ fn with_ip(instruction: Instruction, address: u64) -> Instruction {
 
 /// Returns the site whose head is at a tagged address.
 fn head_of(tagged: u64) -> Option<u64> {
-    (tagged >> TAG_SHIFT == HEAD_TAG >> TAG_SHIFT).then_some(tagged & !HEAD_TAG)
+    (tagged >> TAG_SHIFT == HEAD_ADDRESS_TAG >> TAG_SHIFT).then_some(tagged & !HEAD_ADDRESS_TAG)
 }
 
 /// Returns true if an instruction is a branch or call whose target is part of it.

@@ -32,7 +32,7 @@ pub enum DisplaceError {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Displaced {
+pub struct DisplacedInstruction {
     pub code: Vec<u8>,
     /// Length of the original instruction in bytes.
     pub length: u64,
@@ -42,7 +42,7 @@ pub struct Displaced {
 ///
 /// # Errors
 /// The bytes are not an instruction, or the instruction cannot be moved.
-pub fn displace(code: &[u8], address: u64, slot: u64) -> Result<Displaced, DisplaceError> {
+pub fn displace(code: &[u8], address: u64, slot: u64) -> Result<DisplacedInstruction, DisplaceError> {
     let instruction = Decoder::with_ip(64, code, address, DecoderOptions::NONE).decode();
     if instruction.is_invalid() {
         return Err(DisplaceError::Undecodable(address));
@@ -55,7 +55,7 @@ pub fn displace(code: &[u8], address: u64, slot: u64) -> Result<Displaced, Displ
     let length = instruction.len() as u64;
     let code = match instruction.flow_control() {
         FlowControl::Call | FlowControl::IndirectCall if !is_software_interrupt(&instruction) => {
-            let jump = call_as_jump(&instruction).ok_or_else(immovable)?;
+            let jump = convert_call_to_jump(&instruction).ok_or_else(immovable)?;
             // push qword [rip + length of the jump]; the jump; the constant.
             let jump = encode(&[jump], slot + 6)?;
             let mut code = vec![0xff, 0x35];
@@ -70,7 +70,7 @@ pub fn displace(code: &[u8], address: u64, slot: u64) -> Result<Displaced, Displ
             encode(&[instruction, back], slot)?
         }
     };
-    if code.len() as u64 > SLOT_SIZE { Err(immovable()) } else { Ok(Displaced { code, length }) }
+    if code.len() as u64 > SLOT_SIZE { Err(immovable()) } else { Ok(DisplacedInstruction { code, length }) }
 }
 
 /// Returns true for `int 0x80` and the like, which iced counts among calls.
@@ -79,7 +79,7 @@ pub fn is_software_interrupt(instruction: &Instruction) -> bool {
 }
 
 /// Returns the jump to a call's target, for use after its return address was pushed; `None` if there is no such jump.
-pub fn call_as_jump(call: &Instruction) -> Option<Instruction> {
+pub fn convert_call_to_jump(call: &Instruction) -> Option<Instruction> {
     match call.code() {
         Code::Call_rel32_64 => Instruction::with_branch(Code::Jmp_rel32_64, call.near_branch_target()).ok(),
         Code::Call_rm64 => {

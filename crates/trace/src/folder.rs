@@ -3,7 +3,7 @@
 //! The copy is bind-mounted over the folder in a mount namespace of the process's own; without the privilege for that, in a user
 //! namespace that maps its own user and group. Source: mount_namespaces(7), user_namespaces(7).
 
-use crate::system::checked;
+use crate::system::check_call_result;
 use serde::{Deserialize, Serialize};
 use std::ffi::CString;
 use std::io;
@@ -39,29 +39,29 @@ impl FolderBinding {
 ///
 /// # Errors
 /// Namespaces are forbidden.
-pub fn bind(binding: &FolderBinding) -> io::Result<()> {
+pub fn bind_folder_copy(binding: &FolderBinding) -> io::Result<()> {
     // SAFETY: the system call takes no pointers.
     if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
         // SAFETY: the system call takes no pointers.
-        checked(unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) })?;
-        write(c"/proc/self/setgroups", c"deny")?;
-        write(c"/proc/self/uid_map", &binding.user_map)?;
-        write(c"/proc/self/gid_map", &binding.group_map)?;
+        check_call_result(unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) })?;
+        write_proc_file(c"/proc/self/setgroups", c"deny")?;
+        write_proc_file(c"/proc/self/uid_map", &binding.user_map)?;
+        write_proc_file(c"/proc/self/gid_map", &binding.group_map)?;
     }
     let none = std::ptr::null();
     // SAFETY: all strings are zero-terminated and outlive the call; other pointers are null.
-    checked(unsafe { libc::mount(none, c"/".as_ptr(), none, libc::MS_REC | libc::MS_PRIVATE, none.cast()) })?;
+    check_call_result(unsafe { libc::mount(none, c"/".as_ptr(), none, libc::MS_REC | libc::MS_PRIVATE, none.cast()) })?;
     // SAFETY: both paths are zero-terminated and outlive the call; the type and the data may be null for a bind mount.
-    checked(unsafe { libc::mount(binding.copy.as_ptr(), binding.folder.as_ptr(), none, libc::MS_BIND, none.cast()) })?;
+    check_call_result(unsafe { libc::mount(binding.copy.as_ptr(), binding.folder.as_ptr(), none, libc::MS_BIND, none.cast()) })?;
     // SAFETY: the path is zero-terminated and outlives the call.
-    checked(unsafe { libc::chdir(binding.folder.as_ptr()) })
+    check_call_result(unsafe { libc::chdir(binding.folder.as_ptr()) })
 }
 
-fn write(path: &std::ffi::CStr, text: &std::ffi::CStr) -> io::Result<()> {
+fn write_proc_file(path: &std::ffi::CStr, text: &std::ffi::CStr) -> io::Result<()> {
     // SAFETY: the strings are zero-terminated, and the descriptor is not used elsewhere.
     unsafe {
         let file = libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
-        checked(file)?;
+        check_call_result(file)?;
         let length = text.to_bytes().len();
         let written = libc::write(file, text.as_ptr().cast(), length);
         libc::close(file);
@@ -77,5 +77,5 @@ pub fn close_descriptors_in_programs() -> io::Result<()> {
     const CLOSE_RANGE_CLOEXEC: u32 = 4;
     // SAFETY: the system call takes no pointers, and with this flag closes no descriptor now.
     let result = unsafe { libc::syscall(libc::SYS_close_range, 3u32, u32::MAX, CLOSE_RANGE_CLOEXEC) };
-    checked(result)
+    check_call_result(result)
 }

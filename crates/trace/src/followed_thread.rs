@@ -3,18 +3,18 @@
 use crate::sink::ThreadNumber;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum ThreadRole {
     Recorded(ThreadNumber),
     /// The thread runs as if it were not traced.
     Unrecorded,
 }
 
 /// Maximum number of signal handlers remembered per thread. The oldest are dropped, since they probably never returned.
-const MAX_HANDLERS: usize = 64;
+const MAX_REMEMBERED_HANDLERS: usize = 64;
 
 #[derive(Debug)]
-pub struct Task {
-    pub role: Role,
+pub struct FollowedTask {
+    pub role: ThreadRole,
     /// For each signal handler that the thread is in, its return address and the stack pointer there. The instruction at that address is
     /// recorded but was not executed.
     handler_returns: Vec<(u64, u64)>,
@@ -30,8 +30,8 @@ pub struct Task {
     pub is_ending: bool,
 }
 
-impl Task {
-    pub fn new(role: Role) -> Self {
+impl FollowedTask {
+    pub fn new(role: ThreadRole) -> Self {
         Self {
             role,
             handler_returns: Vec::new(),
@@ -48,7 +48,7 @@ impl Task {
     pub fn enter_handler(&mut self, place: (u64, u64)) {
         // An earlier handler that was entered at the same place has never returned.
         self.handler_returns.retain(|other| *other != place);
-        if self.handler_returns.len() == MAX_HANDLERS {
+        if self.handler_returns.len() == MAX_REMEMBERED_HANDLERS {
             self.handler_returns.remove(0);
         }
         self.handler_returns.push(place);

@@ -11,9 +11,9 @@ use std::process::Command;
 use trodden_launch::temporary::{TemporaryFolder, create_folder_in};
 
 /// Maximum size in bytes of a folder to be copied.
-const MAX_FOLDER_SIZE: u64 = 4 << 30;
+const MAX_COPIED_FOLDER_BYTES: u64 = 4 << 30;
 
-const COPY_NAME: &str = "tree";
+const COPIED_TREE_NAME: &str = "tree";
 
 /// The working directory as it was before the first run.
 pub struct FreshFolder {
@@ -38,21 +38,21 @@ impl FreshFolder {
         let mut size = 0;
         add_folder_size(&folder, &mut size)?;
         ensure!(
-            size <= MAX_FOLDER_SIZE,
+            size <= MAX_COPIED_FOLDER_BYTES,
             "folder {} is larger than {} GiB, which is too large to copy for each run. Run in a smaller folder, or omit --fresh-folder",
             folder.display(),
-            MAX_FOLDER_SIZE >> 30
+            MAX_COPIED_FOLDER_BYTES >> 30
         );
         // The copy keeps the original's permissions, so it is created in a folder that only the user can access.
-        copy_folder(&folder, &before.path().join(COPY_NAME))?;
+        copy_folder(&folder, &before.path().join(COPIED_TREE_NAME))?;
         Ok(Self { folder, before, temporary })
     }
 
     /// Creates a copy for a run of a program, which sees it as its working directory. Dropping the returned value removes the copy.
-    pub fn provide_copy(&self, program: &mut ProgramStart) -> Result<TemporaryFolder> {
+    pub fn provide_folder_copy(&self, program: &mut ProgramStart) -> Result<TemporaryFolder> {
         let own = create_folder_in(&self.temporary, "trodden-folder-")?;
-        let tree = own.path().join(COPY_NAME);
-        copy_folder(&self.before.path().join(COPY_NAME), &tree)?;
+        let tree = own.path().join(COPIED_TREE_NAME);
+        copy_folder(&self.before.path().join(COPIED_TREE_NAME), &tree)?;
         program.folder = Some(FolderBinding::new(&tree, &self.folder)?);
         Ok(own)
     }
@@ -63,7 +63,7 @@ fn add_folder_size(folder: &Path, size: &mut u64) -> Result<()> {
         let entry = entry?;
         let about = entry.metadata()?;
         *size += about.len();
-        if about.is_dir() && *size <= MAX_FOLDER_SIZE {
+        if about.is_dir() && *size <= MAX_COPIED_FOLDER_BYTES {
             add_folder_size(&entry.path(), size)?;
         }
     }

@@ -8,12 +8,12 @@ use crate::CollectError;
 use crate::journal::JournalEntry;
 use crate::ptrace::{self, Tid};
 use crate::session::Session;
-use crate::sink::{Sink, SinkFlow, ThreadNumber, Trap};
+use crate::sink::{Sink, SinkFlow, ThreadNumber, TrapOutcome};
 use std::ops::Range;
 
-pub const MAX_BREAKPOINTS: usize = 4;
-const STATUS_REGISTER: usize = 6;
-const CONTROL_REGISTER: usize = 7;
+pub const MAX_HARDWARE_BREAKPOINTS: usize = 4;
+const DEBUG_STATUS_REGISTER_NUMBER: usize = 6;
+const DEBUG_CONTROL_REGISTER_NUMBER: usize = 7;
 
 #[derive(Clone, Debug)]
 pub struct HardwareBreakpoints {
@@ -28,9 +28,9 @@ impl HardwareBreakpoints {
     /// # Errors
     /// There are more addresses than registers.
     pub fn new(addresses: Vec<u64>) -> Result<Self, CollectError> {
-        match addresses.len() <= MAX_BREAKPOINTS {
+        match addresses.len() <= MAX_HARDWARE_BREAKPOINTS {
             true => Ok(Self { addresses, released: Vec::new() }),
-            false => Err(CollectError::TooManySites { sites: addresses.len(), max: MAX_BREAKPOINTS }),
+            false => Err(CollectError::TooManySites { sites: addresses.len(), max: MAX_HARDWARE_BREAKPOINTS }),
         }
     }
 
@@ -46,21 +46,23 @@ impl HardwareBreakpoints {
             // Set the register's local enable bit. Its kind and length fields remain 0, which means execution and one byte.
             control |= 1 << (2 * register);
         }
-        Ok(ptrace::set_debug_register(thread, CONTROL_REGISTER, control)?)
+        Ok(ptrace::set_debug_register(thread, DEBUG_CONTROL_REGISTER_NUMBER, control)?)
     }
 
     /// Records a hit, if the signal is one. The kernel sets the resume flag, so that the instruction is executed when the thread resumes.
-    pub fn handle_trap(&self, thread: Tid, number: ThreadNumber, signal: i32, sink: &mut dyn Sink) -> Result<Trap, CollectError> {
+    pub fn handle_trap(&self, thread: Tid, number: ThreadNumber, signal: i32, sink: &mut dyn Sink) -> Result<TrapOutcome, CollectError> {
         if signal != libc::SIGTRAP {
-            return Ok(Trap::Foreign);
+            return Ok(TrapOutcome::Foreign);
         }
-        let status = ptrace::debug_register(thread, STATUS_REGISTER)?;
-        let Some(register) = (0..self.addresses.len()).find(|register| status & 1 << register != 0) else { return Ok(Trap::Foreign) };
-        ptrace::set_debug_register(thread, STATUS_REGISTER, 0)?;
+        let status = ptrace::debug_register(thread, DEBUG_STATUS_REGISTER_NUMBER)?;
+        let Some(register) = (0..self.addresses.len()).find(|register| status & 1 << register != 0) else {
+            return Ok(TrapOutcome::Foreign);
+        };
+        ptrace::set_debug_register(thread, DEBUG_STATUS_REGISTER_NUMBER, 0)?;
         if self.released.contains(&self.addresses[register]) {
-            return Ok(Trap::Recorded(SinkFlow::Continue));
+            return Ok(TrapOutcome::Recorded(SinkFlow::Continue));
         }
-        Ok(Trap::Recorded(sink.record(number, register as u64)?))
+        Ok(TrapOutcome::Recorded(sink.record(number, register as u64)?))
     }
 
     /// Stops recording hits in a range of code that the program changes.

@@ -7,7 +7,7 @@
 use crate::CollectError;
 use crate::mappings::mappings;
 use crate::ptrace::Tid;
-use crate::subject::{Executable, MAX_AREA_DISTANCE, TracedProcess, area_size};
+use crate::subject::{Executable, MAX_INJECTED_AREA_DISTANCE, TracedProcess, area_size};
 use std::ops::Range;
 use std::path::Path;
 use trodden_binary::Binary;
@@ -15,9 +15,9 @@ use trodden_binary::linked::{base_address, split_address};
 
 /// Distance in bytes from a library down to its area, the memory for the collector's code. Other libraries are mapped just below the
 /// library, and a jump must reach the area.
-const AREA_DISTANCE: u64 = 1 << 30;
+const PREFERRED_AREA_DISTANCE: u64 = 1 << 30;
 /// Number of addresses that are tried for an area.
-const MAX_TRIES: u64 = 8;
+const MAX_MAPPING_ATTEMPTS: u64 = 8;
 
 /// A shared library to watch.
 #[derive(Clone, Debug)]
@@ -136,9 +136,16 @@ impl Images {
         let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
         let area_size = area_size(sites_of(library.number, sites).len());
-        let distances = (0..MAX_TRIES).map(|n| AREA_DISTANCE + n * area_size).take_while(|distance| *distance <= MAX_AREA_DISTANCE);
+        let distances = (0..MAX_MAPPING_ATTEMPTS)
+            .map(|n| PREFERRED_AREA_DISTANCE + n * area_size)
+            .take_while(|distance| *distance <= MAX_INJECTED_AREA_DISTANCE);
         for place in distances.map(|distance| (start & !0xfff).wrapping_sub(distance)) {
-            let got = subject.inject(thread, Some(subject.area), libc::SYS_mmap, [place, area_size, protection, flags, u64::MAX, 0])?;
+            let got = subject.inject_system_call(
+                thread,
+                Some(subject.area),
+                libc::SYS_mmap,
+                [place, area_size, protection, flags, u64::MAX, 0],
+            )?;
             if got as u64 == place {
                 self.0.push(Image::new(library.number, &library.executable, bias, place..place + area_size));
                 let (process, session, memory) = (subject.process, subject.session.clone(), subject.session.memory()?);

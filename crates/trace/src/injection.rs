@@ -2,10 +2,10 @@
 //! journal before they are changed.
 
 use crate::CollectError;
-use crate::hidden_patches::CodeFault;
+use crate::hidden_patches::GuardedCodeFault;
 use crate::journal::JournalEntry;
 use crate::memory::Memory;
-use crate::ptrace::{self, CallStop, PtraceStop, Registers, Resume, TRAP_FLAG, Tid, unless_gone};
+use crate::ptrace::{self, PtraceStop, Registers, ResumeMode, SystemCallStop, TRAP_FLAG, Tid, ignore_ended_thread};
 use crate::session::Session;
 use crate::signal_state::SignalAction;
 use std::io;
@@ -14,13 +14,13 @@ use std::io;
 pub const SYSCALL_STUB: &[u8] = &[0x0f, 0x05, 0xcc];
 
 /// Arguments of `prctl` that allow a thread to read the time-stamp counter.
-const ENABLE_TIME_STAMPS: [u64; 6] = [libc::PR_SET_TSC as u64, libc::PR_TSC_ENABLE as u64, 0, 0, 0, 0];
+const ENABLE_RDTSC_ARGUMENTS: [u64; 6] = [libc::PR_SET_TSC as u64, libc::PR_TSC_ENABLE as u64, 0, 0, 0, 0];
 
 /// Maximum number of faults of an injected system call.
-const MAX_FAULTS: u32 = 100;
+const MAX_FAULTS_PER_INJECTED_CALL: u32 = 100;
 
 impl Session {
-    fn killed_by_filter(&self, thread: Tid) -> bool {
+    fn is_killed_by_filter(&self, thread: Tid) -> bool {
         let status = match self.first_queued_event() {
             Some((ended, PtraceStop::Ended(status))) if ended == thread => status,
             Some((ending, PtraceStop::Ending)) if ending == thread => ptrace::event_message(thread).unwrap_or(0) as i32,
@@ -34,7 +34,7 @@ impl Session {
     ///
     /// # Errors
     /// The thread is gone, or the program filters its system calls.
-    pub fn inject(
+    pub fn inject_system_call(
         &self,
         memory: &Memory,
         thread: Tid,
@@ -48,9 +48,9 @@ impl Session {
         let range = arguments[0]..arguments[0].saturating_add(arguments[1]);
         if number == libc::SYS_mmap {
             self.enter(JournalEntry::Mapping(range.clone()));
-            self.fit_address_limit();
+            self.apply_address_limit();
         }
-        let saved = ptrace::registers(thread)?;
+        let saved = ptrace::read_registers(thread)?;
         let place = at.unwrap_or(saved.rip);
         let mut hidden = [0; SYSCALL_STUB.len()];
         if at.is_none() {
@@ -63,13 +63,13 @@ impl Session {
         // If the program has set its trap flag, the stub would trap.
         let eflags = saved.eflags & !TRAP_FLAG;
         let call = Registers { rip: place, rax, orig_rax: u64::MAX, rdi, rsi, rdx, r10, r8, r9, eflags, ..saved };
-        ptrace::set_registers(thread, &call)?;
+        ptrace::write_registers(thread, &call)?;
         let is_end = |signal| Ok(signal == libc::SIGTRAP && ptrace::instruction_pointer(thread)? == place + SYSCALL_STUB.len() as u64);
         let called =
-            self.with_signals_blocked(thread, || self.run_until_signal(thread, Resume::Continue, is_end, "in an injected system call"));
+            self.with_signals_blocked(thread, || self.run_until_signal(thread, ResumeMode::Continue, is_end, "in an injected system call"));
         if let Err(CollectError::Unexpected { .. }) = called {
             // While the journal is undone, nobody else would restore them.
-            unless_gone(ptrace::set_registers(thread, &saved))?;
+            ignore_ended_thread(ptrace::write_registers(thread, &saved))?;
             self.remove(|entry| matches!(entry, JournalEntry::Registers(other, _) if *other == thread));
         }
         let restored = if at.is_none() { memory.patch(&[(place, &hidden)]) } else { Ok(()) };
@@ -77,27 +77,27 @@ impl Session {
         called?;
         restored?;
         self.note_injected_trap(thread);
-        let result = ptrace::registers(thread)?.rax as i64;
+        let result = ptrace::read_registers(thread)?.rax as i64;
         // If the stop has interrupted a system call, these registers contain its number, so that the kernel restarts it.
-        ptrace::set_registers(thread, &saved)?;
+        ptrace::write_registers(thread, &saved)?;
         self.remove(|entry| matches!(entry, JournalEntry::Registers(other, _) if *other == thread));
         if number == libc::SYS_munmap || number == libc::SYS_mmap && result as u64 != range.start {
             self.remove(|entry| matches!(entry, JournalEntry::Mapping(own) if *own == range));
-            self.fit_address_limit();
+            self.apply_address_limit();
         }
         Ok(result)
     }
 
     /// Makes a system call without causing a signal, in a thread that receives no signal when it resumes, so that the thread's action for
-    /// SIGTRAP is not reset. This is slower than [`Session::inject`].
+    /// SIGTRAP is not reset. This is slower than [`Session::inject_system_call`].
     ///
     /// # Errors
     /// The thread is gone, the program filters its system calls, or there is no permanent stub.
-    pub fn inject_without_signal(&self, thread: Tid, number: libc::c_long, arguments: [u64; 6]) -> Result<i64, CollectError> {
+    pub fn inject_call_without_signal(&self, thread: Tid, number: libc::c_long, arguments: [u64; 6]) -> Result<i64, CollectError> {
         if self.is_filtered() {
             return Err(CollectError::Filtered);
         }
-        let (saved, mask, rip) = (ptrace::registers(thread)?, ptrace::signal_mask(thread)?, self.stub());
+        let (saved, mask, rip) = (ptrace::read_registers(thread)?, ptrace::signal_mask(thread)?, self.stub());
         if rip == 0 {
             return Err(CollectError::Unexpected { what: "it has no stub for system calls".to_owned() });
         }
@@ -106,7 +106,7 @@ impl Session {
         let [rdi, rsi, rdx, r10, r8, r9] = arguments;
         let (rax, eflags) = (number as u64, saved.eflags & !TRAP_FLAG);
         let call = Registers { rip, rax, orig_rax: u64::MAX, rdi, rsi, rdx, r10, r8, r9, eflags, ..saved };
-        ptrace::set_registers(thread, &call)?;
+        ptrace::write_registers(thread, &call)?;
         ptrace::set_signal_mask(thread, u64::MAX)?;
         let until = |how, is_end: &dyn Fn(PtraceStop) -> io::Result<bool>| loop {
             self.resume(thread, how, 0)?;
@@ -115,12 +115,12 @@ impl Session {
                 return io::Result::Ok(());
             }
         };
-        until(Resume::ToSystemCall, &|_| Ok(matches!(ptrace::system_call(thread)?, CallStop::Exit { .. })))?;
-        let result = ptrace::registers(thread)?.rax as i64;
+        until(ResumeMode::ToSystemCall, &|_| Ok(matches!(ptrace::read_system_call_stop(thread)?, SystemCallStop::Exit { .. })))?;
+        let result = ptrace::read_registers(thread)?.rax as i64;
         // Stop the thread once more, at a stop after which the kernel restarts a system call that was interrupted.
-        ptrace::interrupt(thread)?;
-        until(Resume::Continue, &|stop| Ok(matches!(stop, PtraceStop::Interrupted | PtraceStop::GroupStopped)))?;
-        ptrace::set_registers(thread, &saved)?;
+        ptrace::interrupt_thread(thread)?;
+        until(ResumeMode::Continue, &|stop| Ok(matches!(stop, PtraceStop::Interrupted | PtraceStop::GroupStopped)))?;
+        ptrace::write_registers(thread, &saved)?;
         ptrace::set_signal_mask(thread, mask)?;
         self.remove(|entry| matches!(entry, JournalEntry::SignalMask(other, _) if *other == thread));
         self.remove(|entry| matches!(entry, JournalEntry::Registers(other, _) if *other == thread));
@@ -131,30 +131,31 @@ impl Session {
     /// thread resumes. A signal that arrives meanwhile is sent again. The instruction may read guarded code.
     pub fn step(&self, thread: Tid) -> Result<Option<u64>, CollectError> {
         loop {
-            if let Some(at) = self.step_once(thread)? {
+            if let Some(at) = self.single_step_once(thread)? {
                 return Ok(Some(at));
             }
             let fault = match self.handle_code_fault(thread, ptrace::signal_information(thread)?.si_signo) {
                 Err(CollectError::System(error)) if error.raw_os_error() == Some(libc::ESRCH) => return Err(error.into()),
-                Err(_) => self.end_guard(thread).map(|()| CodeFault::Allowed),
+                Err(_) => self.end_guard(thread).map(|()| GuardedCodeFault::Allowed),
                 other => other,
             };
-            self.restore_ignored_fault(thread)?;
+            self.restore_ignored_signal_fault(thread)?;
             match fault? {
-                CodeFault::Executed => return Ok(Some(ptrace::instruction_pointer(thread)?)),
-                CodeFault::Allowed => {}
-                CodeFault::Foreign | CodeFault::Faults => return Ok(None),
+                GuardedCodeFault::Executed => return Ok(Some(ptrace::instruction_pointer(thread)?)),
+                GuardedCodeFault::Allowed => {}
+                GuardedCodeFault::Foreign | GuardedCodeFault::Faults => return Ok(None),
             }
         }
     }
 
     /// Like [`Session::step`], but reads of guarded code fault.
-    pub fn step_once(&self, thread: Tid) -> Result<Option<u64>, CollectError> {
+    pub fn single_step_once(&self, thread: Tid) -> Result<Option<u64>, CollectError> {
         // After a step over a uprobe, the kernel's SIGTRAP looks as if a process had sent it. An earlier SIGTRAP can be pending only if the
         // thread blocks it.
         let is_step = |signal| signal == libc::SIGTRAP && !self.blocks(thread, signal);
-        let is_end = |signal| Ok(is_step(signal) || is_caused(thread, signal)?);
-        let signal = self.with_signals_blocked(thread, || self.run_until_signal(thread, Resume::Step, is_end, "at an indirect jump"))?;
+        let is_end = |signal| Ok(is_step(signal) || is_caused_by_instruction(thread, signal)?);
+        let signal =
+            self.with_signals_blocked(thread, || self.run_until_signal(thread, ResumeMode::Step, is_end, "at an indirect jump"))?;
         self.note_injected_trap(thread);
         Ok(if signal == libc::SIGTRAP { Some(ptrace::instruction_pointer(thread)?) } else { None })
     }
@@ -169,7 +170,7 @@ impl Session {
         let result = run();
         // After other errors, the thread may be running or gone.
         if matches!(result, Ok(_) | Err(CollectError::Unexpected { .. })) {
-            unless_gone(ptrace::set_signal_mask(thread, mask))?;
+            ignore_ended_thread(ptrace::set_signal_mask(thread, mask))?;
             self.remove(|entry| matches!(entry, JournalEntry::SignalMask(other, _) if *other == thread));
         }
         result
@@ -179,7 +180,7 @@ impl Session {
     fn run_until_signal(
         &self,
         thread: Tid,
-        how: Resume,
+        how: ResumeMode,
         is_end: impl Fn(i32) -> io::Result<bool>,
         when: &str,
     ) -> Result<i32, CollectError> {
@@ -188,13 +189,13 @@ impl Session {
             self.resume(thread, how, 0)?;
             match self.wait_for(thread) {
                 Ok(PtraceStop::Signal(signal)) if is_end(signal)? => {
-                    held.into_iter().for_each(|signal| ptrace::send(thread, signal));
+                    held.into_iter().for_each(|signal| ptrace::send_signal_to_thread(thread, signal));
                     return Ok(signal);
                 }
                 // A fault would recur for ever. A page that another thread has just switched faults once more.
-                Ok(PtraceStop::Signal(signal)) if is_caused(thread, signal)? => {
+                Ok(PtraceStop::Signal(signal)) if is_caused_by_instruction(thread, signal)? => {
                     faults += 1;
-                    if faults > MAX_FAULTS {
+                    if faults > MAX_FAULTS_PER_INJECTED_CALL {
                         let at = ptrace::instruction_pointer(thread)?;
                         return Err(CollectError::Unexpected { what: format!("signal {signal} at {at:#x} {when}") });
                     }
@@ -203,7 +204,7 @@ impl Session {
                 Ok(PtraceStop::Signal(signal)) => held.push(signal),
                 Ok(PtraceStop::Interrupted | PtraceStop::GroupStopped) => {}
                 Ok(other) => return Err(CollectError::Unexpected { what: format!("{other:?} {when}") }),
-                Err(_) if self.killed_by_filter(thread) => {
+                Err(_) if self.is_killed_by_filter(thread) => {
                     return Err(CollectError::Unexpected {
                         what: format!(
                             "its system call filter (seccomp) killed it {when}. With several runs, `--no-repeat time` avoids that"
@@ -215,27 +216,27 @@ impl Session {
         }
     }
 
-    /// Allows a stopped thread to read the time-stamp counter. `at` is as in [`Session::inject`].
-    pub fn enable_time_stamps(&self, memory: &Memory, thread: Tid, at: Option<u64>) -> Result<(), CollectError> {
-        self.inject(memory, thread, at, libc::SYS_prctl, ENABLE_TIME_STAMPS).map(drop)
+    /// Allows a stopped thread to read the time-stamp counter. `at` is as in [`Session::inject_system_call`].
+    pub fn enable_rdtsc(&self, memory: &Memory, thread: Tid, at: Option<u64>) -> Result<(), CollectError> {
+        self.inject_system_call(memory, thread, at, libc::SYS_prctl, ENABLE_RDTSC_ARGUMENTS).map(drop)
     }
 
     /// Sets the action for a signal in the process of a thread. `memory` is that process's memory; the thread receives no signal when it
     /// resumes.
     pub fn set_action(&self, memory: &Memory, thread: Tid, signal: i32, action: &SignalAction) -> Result<(), CollectError> {
-        let arguments = self.action_arguments(memory, signal, action)?;
-        self.inject_without_signal(thread, libc::SYS_rt_sigaction, arguments).map(drop)
+        let arguments = self.sigaction_arguments(memory, signal, action)?;
+        self.inject_call_without_signal(thread, libc::SYS_rt_sigaction, arguments).map(drop)
     }
 
     /// Like [`Session::set_action`], for a thread that may receive a signal when it resumes. If the program ignores SIGTRAP, the kernel
     /// resets that action.
     pub fn set_action_by_trap(&self, thread: Tid, signal: i32, action: &SignalAction) -> Result<(), CollectError> {
         let memory = self.own_memory()?;
-        let arguments = self.action_arguments(memory, signal, action)?;
-        self.inject(memory, thread, Some(self.stub()), libc::SYS_rt_sigaction, arguments).map(drop)
+        let arguments = self.sigaction_arguments(memory, signal, action)?;
+        self.inject_system_call(memory, thread, Some(self.stub()), libc::SYS_rt_sigaction, arguments).map(drop)
     }
 
-    fn action_arguments(&self, memory: &Memory, signal: i32, action: &SignalAction) -> io::Result<[u64; 6]> {
+    fn sigaction_arguments(&self, memory: &Memory, signal: i32, action: &SignalAction) -> io::Result<[u64; 6]> {
         // The program does not use the memory after the stub.
         let place = self.stub() + 16;
         memory.write(place, action)?;
@@ -244,7 +245,7 @@ impl Session {
 }
 
 /// Returns true if a stopped thread's own instruction, or a step, has caused the signal.
-pub(crate) fn is_caused(thread: Tid, signal: i32) -> io::Result<bool> {
+pub(crate) fn is_caused_by_instruction(thread: Tid, signal: i32) -> io::Result<bool> {
     let can_be = matches!(signal, libc::SIGTRAP | libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL);
     Ok(can_be && ptrace::signal_code(thread)? > 0)
 }

@@ -83,12 +83,12 @@ pub type SharedCodeChanges = Rc<RefCell<CodeChanges>>;
 /// The changes to a process's code, by the address of each page.
 #[derive(Debug, Default)]
 pub struct CodeChanges {
-    pages: BTreeMap<u64, PageChange>,
+    pages: BTreeMap<u64, ChangedPage>,
 }
 
 /// The bytes of a page before and after the changes. They are equal where nothing was changed.
 #[derive(Debug)]
-struct PageChange {
+struct ChangedPage {
     before: Box<[u8; PAGE_SIZE]>,
     after: Box<[u8; PAGE_SIZE]>,
     /// Offsets from the first to the last byte that was ever changed.
@@ -103,7 +103,7 @@ impl CodeChanges {
                 continue;
             }
             let offset = at as usize % PAGE_SIZE;
-            let page = self.pages.entry(at - offset as u64).or_insert_with(|| PageChange::new(offset));
+            let page = self.pages.entry(at - offset as u64).or_insert_with(|| ChangedPage::new(offset));
             // The program itself may have overwritten the byte since the last change.
             if !page.is_changed(offset) || page.after[offset] != *old {
                 page.before[offset] = *old;
@@ -124,13 +124,13 @@ impl CodeChanges {
 
     /// Returns the changed pages, each from its first to its last changed byte.
     pub fn spans(&self) -> impl Iterator<Item = Range<u64>> {
-        let has_change = |page: &PageChange| page.bytes.clone().any(|offset| page.is_changed(offset));
+        let has_change = |page: &ChangedPage| page.bytes.clone().any(|offset| page.is_changed(offset));
         let changed = self.pages.iter().filter(move |(_, page)| has_change(page));
         changed.map(|(start, page)| start + page.bytes.start as u64..start + page.bytes.end as u64)
     }
 
     /// Returns the parts of a range with changes, one for each page.
-    pub fn spans_in(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<'_> {
+    pub fn changed_spans_in(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<'_> {
         let range = range.clone();
         let first = range.start & !(PAGE_SIZE as u64 - 1);
         self.pages.range(first..range.end.max(first)).filter_map(move |(start, page)| {
@@ -153,9 +153,9 @@ impl CodeChanges {
     }
 
     /// Replaces each byte at `address` that has the first of two values by the second. Returns true if there was any.
-    fn replace(&self, address: u64, bytes: &mut [u8], values: impl Fn(&PageChange, usize) -> (u8, u8)) -> bool {
+    fn replace(&self, address: u64, bytes: &mut [u8], values: impl Fn(&ChangedPage, usize) -> (u8, u8)) -> bool {
         let mut is_changed = false;
-        for span in self.spans_in(&(address..address.saturating_add(bytes.len() as u64))) {
+        for span in self.changed_spans_in(&(address..address.saturating_add(bytes.len() as u64))) {
             let page = &self.pages[&(span.start & !(PAGE_SIZE as u64 - 1))];
             for at in span {
                 let (byte, offset) = (&mut bytes[(at - address) as usize], at as usize % PAGE_SIZE);
@@ -179,7 +179,7 @@ impl CodeChanges {
     }
 }
 
-impl PageChange {
+impl ChangedPage {
     /// Creates a page without changes. The first change will be at `offset`.
     fn new(offset: usize) -> Self {
         Self { before: Box::new([0; PAGE_SIZE]), after: Box::new([0; PAGE_SIZE]), bytes: offset..offset }
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(bytes, [1, 2, 3, 7]);
         changes.redo(0x1ffe, &mut bytes);
         assert_eq!(bytes, [9, 2, 9, 7]);
-        assert!(changes.spans_in(&(0x1fff..0x2001)).eq(std::iter::once(0x2000..0x2001)));
+        assert!(changes.changed_spans_in(&(0x1fff..0x2001)).eq(std::iter::once(0x2000..0x2001)));
         // One byte is changed a second time, and another one is changed back.
         changes.enter(0x2000, &[9], &[8]);
         assert!(!changes.undo(0x2000, &mut bytes[..1]));

@@ -4,8 +4,8 @@
 //! clone(2) with `CLONE_PARENT`: the program stays in the launcher's session, but its parent is the tracer, as Yama's `ptrace_scope` 1
 //! requires. The program waits at a gate, a pipe, until it is traced. The launcher ends with the tracer.
 
-use crate::folder::{FolderBinding, bind};
-use crate::system::{checked, pin};
+use crate::folder::{FolderBinding, bind_folder_copy};
+use crate::system::{check_call_result, pin_thread_to_core};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 /// Maximum number of descriptors in a request: the gate, the pipe for errors, and three streams.
-const MAX_DESCRIPTORS: usize = 5;
+const MAX_PASSED_DESCRIPTORS: usize = 5;
 
 /// A program to be started. Any property that is not specified here is inherited from the process that the user started.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl ProgramStart {
     }
 
     /// Starts the process, which waits at its gate (a pipe) until it is traced.
-    pub(crate) fn start(self, conditions: StartConditions) -> io::Result<WaitingProcess> {
+    pub(crate) fn start(self, conditions: ProgramStartConditions) -> io::Result<ProcessAtStartGate> {
         let (gate, opener) = io::pipe()?;
         let (errors, error) = io::pipe()?;
         let streams = self.streams.each_ref().map(Option::is_some);
@@ -61,13 +61,13 @@ impl ProgramStart {
         let descriptors_of_streams = self.streams.iter().flatten().map(AsRawFd::as_raw_fd);
         let descriptors: Vec<RawFd> = [gate.as_raw_fd(), error.as_raw_fd()].into_iter().chain(descriptors_of_streams).collect();
         let process = launcher.launch(&request, &descriptors)?;
-        Ok(WaitingProcess { process, opener, errors })
+        Ok(ProcessAtStartGate { process, opener, errors })
     }
 }
 
 /// Properties of the new process that are set before it executes its program.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct StartConditions {
+pub struct ProgramStartConditions {
     /// True if addresses are not randomised.
     pub fixed_addresses: bool,
     /// True if reading the time-stamp counter traps.
@@ -78,15 +78,15 @@ pub struct StartConditions {
 
 /// A new process that waits at its gate (a pipe) before it executes its program.
 #[derive(Debug)]
-pub struct WaitingProcess {
+pub struct ProcessAtStartGate {
     pub process: i32,
     opener: PipeWriter,
     errors: PipeReader,
 }
 
-impl WaitingProcess {
+impl ProcessAtStartGate {
     /// Lets the process execute its program. Returns the pipe that carries the error if that fails.
-    pub fn open_gate(mut self) -> ErrorPipe {
+    pub fn let_program_start(mut self) -> ErrorPipe {
         // Ignore an error: the process may have been killed.
         let _ = self.opener.write_all(&[1]);
         ErrorPipe(self.errors)
@@ -120,7 +120,7 @@ impl InheritedSignals {
         let mut mask: libc::sigset_t = unsafe { std::mem::zeroed() };
         // SAFETY: the pointer to a new set is null, and the kernel writes the old one to a valid set.
         unsafe { libc::sigprocmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut mask) };
-        Self { mask, ignores_children: is_ignored(libc::SIGCHLD) }
+        Self { mask, ignores_children: is_signal_ignored(libc::SIGCHLD) }
     }
 
     /// Sets the calling process's signal mask.
@@ -140,7 +140,7 @@ impl InheritedSignals {
 }
 
 /// Returns true if this process ignores a signal.
-pub fn is_ignored(signal: i32) -> bool {
+pub fn is_signal_ignored(signal: i32) -> bool {
     // SAFETY: the structure consists of integers and null pointers, for which zero is valid.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: the pointer to a new action is null, and the kernel writes the old one to a valid structure.
@@ -192,7 +192,7 @@ impl Drop for Launcher {
         let socket = self.socket.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
         // The launcher ends when its socket is closed.
         let _ = socket.shutdown(std::net::Shutdown::Both);
-        let _ = crate::ptrace::wait_child(self.process);
+        let _ = crate::ptrace::wait_for_child(self.process);
     }
 }
 
@@ -206,7 +206,7 @@ struct Request {
     /// For standard input, output and error: true if the descriptors contain the stream.
     streams: [bool; 3],
     folder: Option<FolderBinding>,
-    conditions: StartConditions,
+    conditions: ProgramStartConditions,
 }
 
 fn serve_requests(socket: &UnixStream, signals: &InheritedSignals) -> ! {
@@ -281,7 +281,7 @@ impl Request {
         let [input, output, error] = streams.map(&mut stream);
         command.stdin(input).stdout(output).stderr(error);
         let prepare = move || {
-            folder.iter().try_for_each(bind)?;
+            folder.iter().try_for_each(bind_folder_copy)?;
             conditions.set()?;
             gate.read_exact(&mut [0])?;
             signals.restore();
@@ -293,25 +293,25 @@ impl Request {
     }
 }
 
-impl StartConditions {
+impl ProgramStartConditions {
     fn set(self) -> io::Result<()> {
         if self.fixed_addresses {
             // SAFETY: the system call takes no pointers.
-            checked(unsafe { libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) })?;
+            check_call_result(unsafe { libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) })?;
         }
         if self.fixed_clock {
             // SAFETY: the system call takes no pointers.
-            checked(unsafe { libc::prctl(libc::PR_SET_TSC, libc::PR_TSC_SIGSEGV) })?;
+            check_call_result(unsafe { libc::prctl(libc::PR_SET_TSC, libc::PR_TSC_SIGSEGV) })?;
         }
-        self.core.map_or(Ok(()), pin)
+        self.core.map_or(Ok(()), pin_thread_to_core)
     }
 }
 
 /// Buffer for a message's descriptors, aligned for their header.
-type ControlBuffer = [u64; 8];
+type ControlMessageBuffer = [u64; 8];
 
 /// Builds the header of a message with one buffer and room for descriptors.
-fn message_header(vector: &mut libc::iovec, control: &mut ControlBuffer, length: usize) -> libc::msghdr {
+fn message_header(vector: &mut libc::iovec, control: &mut ControlMessageBuffer, length: usize) -> libc::msghdr {
     // SAFETY: the structure consists of integers and pointers, for which zero is valid.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = vector;
@@ -325,13 +325,13 @@ fn message_header(vector: &mut libc::iovec, control: &mut ControlBuffer, length:
 fn send_request(mut socket: &UnixStream, bytes: &[u8], descriptors: &[RawFd]) -> io::Result<()> {
     let mut length = (bytes.len() as u64).to_ne_bytes();
     let mut vector = libc::iovec { iov_base: length.as_mut_ptr().cast(), iov_len: length.len() };
-    let mut control = ControlBuffer::default();
+    let mut control = ControlMessageBuffer::default();
     let size = size_of_val(descriptors) as u32;
-    assert!(descriptors.len() <= MAX_DESCRIPTORS, "a request has a gate, a pipe for errors and three streams");
+    assert!(descriptors.len() <= MAX_PASSED_DESCRIPTORS, "a request has a gate, a pipe for errors and three streams");
     // SAFETY: the function only computes a size from its argument.
     let space = unsafe { libc::CMSG_SPACE(size) } as usize;
     let message = message_header(&mut vector, &mut control, space);
-    // SAFETY: `control` holds a header and MAX_DESCRIPTORS descriptors, and all pointers in `message` are valid.
+    // SAFETY: `control` holds a header and MAX_PASSED_DESCRIPTORS descriptors, and all pointers in `message` are valid.
     let sent = unsafe {
         let header = libc::CMSG_FIRSTHDR(&raw const message);
         (*header).cmsg_level = libc::SOL_SOCKET;
@@ -349,7 +349,7 @@ fn send_request(mut socket: &UnixStream, bytes: &[u8], descriptors: &[RawFd]) ->
 fn receive_request(mut socket: &UnixStream) -> io::Result<(Request, Vec<OwnedFd>)> {
     let mut length = [0; 8];
     let mut vector = libc::iovec { iov_base: length.as_mut_ptr().cast(), iov_len: length.len() };
-    let mut control = ControlBuffer::default();
+    let mut control = ControlMessageBuffer::default();
     let room = size_of_val(&control);
     let mut message = message_header(&mut vector, &mut control, room);
     let mut descriptors = Vec::new();

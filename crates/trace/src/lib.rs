@@ -108,7 +108,7 @@ pub use collectors::CollectorKind;
 pub use displaced::{DisplaceError, displace};
 pub use error::CollectError;
 pub use folder::{FolderBinding, close_descriptors_in_programs};
-pub use follow::{FollowEnding, Followed};
+pub use follow::{FollowEnding, FollowOutcome};
 pub use fresh_folder::FreshFolder;
 pub use hidden_patches::has_protection_keys;
 pub use hot_paths::{HotPath, HotPathExit, HotPathImport, import_hot_paths};
@@ -117,20 +117,20 @@ pub use launcher::{InheritedSignals, Launcher, ProgramStart};
 pub use mappings::{ProcessMapping, mappings};
 pub use outputs::{OutputStream, drain};
 pub use parked::ParkedProcess;
-pub use partial::{PARTIAL_TRACE_FORMAT, PartialEnd, PartialTrace, PartialWriter};
+pub use partial::{PARTIAL_TRACE_FORMAT, PartialTrace, PartialTraceEnd, PartialTraceWriter};
 pub use privileged::privileged_file;
-pub use programs::{Follow, ProcessEvent, ProgramId, StartedProgram, TraceError, follow};
-pub use ptrace::wait_child;
-pub use repeat::{RepeatDivergence, RepeatRecipe, RepeatedCall, RunLog};
+pub use programs::{FollowRequest, ProcessEvent, ProgramId, StartedProgram, TraceError, follow};
+pub use ptrace::wait_for_child;
+pub use repeat::{FixedRunConditions, RepeatDivergence, RepeatedCall, RunLog};
 pub use run::{ParkedReceiver, RunTarget, TraceRun};
-pub use sink::{NOWHERE, RESUMED, Sink, SinkFlow, TRANSFER, ThreadNumber};
-pub use sleds::first_sled;
+pub use sink::{NO_ADDRESS, RESUMED_FLAG, Sink, SinkFlow, TRANSFER_FLAG, ThreadNumber};
+pub use sleds::find_first_sled;
 pub use subject::Executable;
 pub use symbols::Symbols;
-pub use system::{cores, pin, send_signal};
+pub use system::{cores, pin_thread_to_core, send_signal};
 pub use trace_file::{
-    BlockInfo, FunctionInfo, RunInfo, TRACE_FORMAT, ThreadWriter, TraceBlock, TraceDescription, TraceEnd, TraceEvent, TraceFile,
-    TraceFrames, TraceFunction, TracePiece, TraceWriter,
+    TRACE_FORMAT, ThreadWriter, TraceBlock, TraceDescription, TraceEndRecord, TraceEvent, TraceFile, TraceFilePiece, TraceFrameStack,
+    TraceFunction, TraceWriter, TracedBlockInfo, TracedFunctionInfo, TracedRunInfo,
 };
-pub use tracer::{ClientLink, ClientMessage, TracerSplit, split};
+pub use tracer::{ClientLink, ClientMessage, TracerSplit, split_into_client_and_tracer};
 pub use trial::try_collector;

@@ -24,23 +24,23 @@
 //! to the jump in the image: a lookup has no effect.
 
 use crate::copied_place::CopiedPlace;
-use crate::displaced::call_as_jump;
+use crate::displaced::convert_call_to_jump;
 use crate::memory::Memory;
-use crate::ring_layout::{DESTINATION_OFFSET, SAVED_RAX_OFFSET, SAVED_RCX_OFFSET, SAVED_RDX_OFFSET, TARGET_OFFSET};
+use crate::ring_layout::{LOOKUP_DESTINATION_OFFSET, LOOKUP_TARGET_OFFSET, SAVED_RAX_OFFSET, SAVED_RCX_OFFSET, SAVED_RDX_OFFSET};
 use iced_x86::{Code, FlowControl, IcedError, Instruction, MemoryOperand, OpKind, Register};
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 
 /// Size of a table entry in bytes. An entry consists of the negated address of a target and the address at which the target is executed.
-const ENTRY_SIZE: u64 = 16;
+const LOOKUP_ENTRY_SIZE: u64 = 16;
 /// Number of table entries that a lookup tries.
-const ENTRIES_PER_LOOKUP: u64 = 2;
+const MAX_PROBED_TABLE_ENTRIES: u64 = 2;
 /// Size of a table in bytes. The pages of entries that are never used take no memory.
-pub const TABLE_SIZE: u64 = (1 << 16) * ENTRY_SIZE + 4096;
+pub const TABLE_SIZE: u64 = (1 << 16) * LOOKUP_ENTRY_SIZE + 4096;
 /// A key that differs from the negated address of every target in the program. It marks entries that a lookup must not match: those where
 /// target 0 would be, because the zeros of an unused entry would match it, and those whose target was removed or is being replaced.
-const NO_TARGET: u64 = 1;
+const NO_TARGET_ADDRESS: u64 = 1;
 
 /// Tag bit by which the encoder recognises an address as a label within a lookup. Addresses in programs never have this bit.
 const LABEL_TAG: u64 = 1 << 63;
@@ -49,7 +49,7 @@ const LABEL_TAG: u64 = 1 << 63;
 pub fn is_replaceable(instruction: &Instruction) -> bool {
     match instruction.code() {
         Code::Jmp_rm64 => true,
-        Code::Call_rm64 => call_as_jump(instruction).is_some(),
+        Code::Call_rm64 => convert_call_to_jump(instruction).is_some(),
         _ => false,
     }
 }
@@ -75,17 +75,17 @@ pub fn build_lookup(
         (save(SAVED_RAX_OFFSET, RAX)?, Some(first)),
         (save(SAVED_RCX_OFFSET, RCX)?, place(false)),
         (save(SAVED_RDX_OFFSET, RDX)?, place(false)),
-        (load_operand(jump), place(false)),
-        (save(TARGET_OFFSET, RCX)?, place(true)),
+        (build_operand_load(jump), place(false)),
+        (save(LOOKUP_TARGET_OFFSET, RCX)?, place(true)),
         (Instruction::with2(Code::Movzx_r32_rm16, Register::EDX, Register::CX)?, place(true)),
         (add(RAX, MemoryOperand::with_base_displ(Register::RIP, table as i64))?, place(true)),
         (add(RDX, MemoryOperand::with_base_index(RDX, RDX))?, place(true)),
         (add(RAX, MemoryOperand::with_base_index_scale(RAX, RDX, 8))?, place(true)),
     ];
-    for probe in 0..ENTRIES_PER_LOOKUP {
+    for probe in 0..MAX_PROBED_TABLE_ENTRIES {
         if probe > 0 {
-            all.push((load(RCX, ring(TARGET_OFFSET))?, place(true)));
-            all.push((add(RAX, MemoryOperand::with_base_displ(RAX, ENTRY_SIZE as i64))?, place(true)));
+            all.push((load(RCX, ring(LOOKUP_TARGET_OFFSET))?, place(true)));
+            all.push((add(RAX, MemoryOperand::with_base_displ(RAX, LOOKUP_ENTRY_SIZE as i64))?, place(true)));
         }
         all.push((load(RDX, MemoryOperand::with_base(RAX))?, place(true)));
         all.push((add(RCX, MemoryOperand::with_base_index(RCX, RDX))?, place(true)));
@@ -100,22 +100,22 @@ pub fn build_lookup(
         (Instruction::with(Code::Int3), place(true)),
         (Instruction::with_branch(Code::Jmp_rel32_64, go)?, Some(CopiedPlace::Missed { jump: address, is_recorded })),
         (at(hit, load(RCX, MemoryOperand::with_base_displ(RAX, 8))?), place(true)),
-        (save(DESTINATION_OFFSET, RCX)?, place(true)),
+        (save(LOOKUP_DESTINATION_OFFSET, RCX)?, place(true)),
         (at(go, load(RAX, ring(SAVED_RAX_OFFSET))?), place(true)),
         (load(RCX, ring(SAVED_RCX_OFFSET))?, place(true)),
         (load(RDX, ring(SAVED_RDX_OFFSET))?, place(true)),
     ]);
     let mut end = place(false);
     if jump.flow_control() == FlowControl::IndirectCall {
-        let [push, upper] = push_constant(jump.next_ip(), RSP)?;
+        let [push, upper] = build_constant_push(jump.next_ip(), RSP)?;
         all.extend([(push, end.take()), (upper, None)]);
     }
-    all.push((Instruction::with1(Code::Jmp_rm64, ring(DESTINATION_OFFSET))?, end));
+    all.push((Instruction::with1(Code::Jmp_rm64, ring(LOOKUP_DESTINATION_OFFSET))?, end));
     Ok(all)
 }
 
 /// Returns two instructions that push a constant of eight bytes.
-pub fn push_constant(value: u64, stack_pointer: Register) -> Result<[Instruction; 2], IcedError> {
+pub fn build_constant_push(value: u64, stack_pointer: Register) -> Result<[Instruction; 2], IcedError> {
     let upper = MemoryOperand::with_base_displ(stack_pointer, 4);
     Ok([
         Instruction::with1(Code::Pushq_imm32, value as u32 as i32)?,
@@ -124,7 +124,7 @@ pub fn push_constant(value: u64, stack_pointer: Register) -> Result<[Instruction
 }
 
 /// Returns the instruction `mov rcx, OPERAND` for the operand of a jump or call.
-fn load_operand(jump: &Instruction) -> Instruction {
+fn build_operand_load(jump: &Instruction) -> Instruction {
     let mut load = *jump;
     load.set_ip(0);
     load.set_code(Code::Mov_r64_rm64);
@@ -142,16 +142,17 @@ fn load_operand(jump: &Instruction) -> Instruction {
 
 /// The table that the lookups of one area of copies read.
 #[derive(Debug)]
-pub struct TargetTable {
+pub struct JumpTargetTable {
     start: u64,
     /// The used entries by number: each target, and the address at which it is executed.
     entries: HashMap<u64, (u64, u64)>,
 }
 
-impl TargetTable {
+impl JumpTargetTable {
     /// Creates a table at address `start`, in memory that is not used yet.
     pub fn new(start: u64, memory: &Memory) -> io::Result<Self> {
-        (0..ENTRIES_PER_LOOKUP).try_for_each(|number| memory.write(start + number * ENTRY_SIZE, &NO_TARGET.to_le_bytes()))?;
+        (0..MAX_PROBED_TABLE_ENTRIES)
+            .try_for_each(|number| memory.write(start + number * LOOKUP_ENTRY_SIZE, &NO_TARGET_ADDRESS.to_le_bytes()))?;
         Ok(Self { start, entries: HashMap::new() })
     }
 
@@ -160,14 +161,14 @@ impl TargetTable {
     pub fn add(&mut self, target: u64, destination: u64, may_replace: bool, memory: &Memory) -> io::Result<()> {
         let first = target & 0xffff;
         let is_free = |number: &u64| self.entries.get(number).is_none_or(|entry| entry.0 == target);
-        let number = match (first..first + ENTRIES_PER_LOOKUP).find(is_free) {
+        let number = match (first..first + MAX_PROBED_TABLE_ENTRIES).find(is_free) {
             Some(number) => number,
             None if may_replace => first,
             None => return Ok(()),
         };
-        let at = self.start + number * ENTRY_SIZE;
+        let at = self.start + number * LOOKUP_ENTRY_SIZE;
         if self.entries.insert(number, (target, destination)).is_some() {
-            memory.write(at, &NO_TARGET.to_le_bytes())?;
+            memory.write(at, &NO_TARGET_ADDRESS.to_le_bytes())?;
         }
         // A lookup reads the target first, so the target is written last. A partly written negated address differs from that of every other
         // target in the program.
@@ -182,8 +183,8 @@ impl TargetTable {
         let gone: Vec<u64> = self.entries.iter().filter(|(_, entry)| is_meant(entry.0) || is_meant(entry.1)).map(|(n, _)| *n).collect();
         for number in gone {
             let Some((target, _)) = self.entries.remove(&number) else { continue };
-            memory.write(self.start + number * ENTRY_SIZE, &NO_TARGET.to_le_bytes())?;
-            memory.write(self.start + number * ENTRY_SIZE + 8, &target.to_le_bytes())?;
+            memory.write(self.start + number * LOOKUP_ENTRY_SIZE, &NO_TARGET_ADDRESS.to_le_bytes())?;
+            memory.write(self.start + number * LOOKUP_ENTRY_SIZE + 8, &target.to_le_bytes())?;
         }
         Ok(())
     }
@@ -236,12 +237,12 @@ mod tests {
         let own = Memory::open(std::process::id() as i32).unwrap();
         let space = vec![0_u8; TABLE_SIZE as usize];
         let start = space.as_ptr() as u64;
-        let mut table = TargetTable::new(start, &own).unwrap();
+        let mut table = JumpTargetTable::new(start, &own).unwrap();
         // Searches the table as the instructions of a lookup do.
         let find = |target: u64| {
             let word = |at: u64| own.word(at).unwrap();
-            let entry = |probe: u64| start + (target & 0xffff) * ENTRY_SIZE + probe * ENTRY_SIZE;
-            (0..ENTRIES_PER_LOOKUP).map(entry).find(|entry| word(*entry).wrapping_add(target) == 0).map(|entry| word(entry + 8))
+            let entry = |probe: u64| start + (target & 0xffff) * LOOKUP_ENTRY_SIZE + probe * LOOKUP_ENTRY_SIZE;
+            (0..MAX_PROBED_TABLE_ENTRIES).map(entry).find(|entry| word(*entry).wrapping_add(target) == 0).map(|entry| word(entry + 8))
         };
         assert_eq!(find(0), None);
         for (number, target) in [0x1_0010, 0x2_0010, 0x3_0010].into_iter().enumerate() {
@@ -253,7 +254,7 @@ mod tests {
         table.remove(&[0x2_0000..0x3_0000, 102..103], &own).unwrap();
         assert_eq!([0x1_0010, 0x2_0010, 0x3_0010].map(find), [None; 3]);
         // A lookup that had found an entry reads the destination afterwards.
-        assert_eq!([0, 1].map(|probe| own.word(start + (0x10 + probe) * ENTRY_SIZE + 8).unwrap()), [0x3_0010, 0x2_0010]);
+        assert_eq!([0, 1].map(|probe| own.word(start + (0x10 + probe) * LOOKUP_ENTRY_SIZE + 8).unwrap()), [0x3_0010, 0x2_0010]);
         drop(space);
     }
 }

@@ -84,8 +84,8 @@ impl Memory {
     /// # Errors
     /// The process is gone, or part of the range is not mapped.
     pub fn patch(&self, pieces: &[(u64, &[u8])]) -> io::Result<()> {
-        const MAX_GAP: u64 = 4096;
-        for near in pieces.chunk_by(|one, next| next.0 - one.0 < MAX_GAP) {
+        const MAX_PATCH_GAP_BYTES: u64 = 4096;
+        for near in pieces.chunk_by(|one, next| next.0 - one.0 < MAX_PATCH_GAP_BYTES) {
             let [(start, _), ..] = near else { continue };
             let [.., (last, bytes_of_last)] = near else { continue };
             let mut bytes = vec![0; (last - start) as usize + bytes_of_last.len()];
@@ -113,22 +113,22 @@ pub enum MemoryEffect {
     Replaced,
 }
 
-pub fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
+pub fn do_ranges_overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-pub fn common(a: &Range<u64>, b: &Range<u64>) -> Range<u64> {
+pub fn intersect_ranges(a: &Range<u64>, b: &Range<u64>) -> Range<u64> {
     a.start.max(b.start)..a.end.min(b.end)
 }
 
 /// Returns the parts of a range that are before and after another range.
-pub fn outside(range: &Range<u64>, other: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+pub fn parts_outside_range(range: &Range<u64>, other: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
     let parts = [range.start..range.end.min(other.start), range.start.max(other.end)..range.end];
     parts.into_iter().filter(|part| !part.is_empty())
 }
 
 /// Extends a range to whole pages.
-pub fn pages(range: &Range<u64>) -> Range<u64> {
+pub fn round_to_whole_pages(range: &Range<u64>) -> Range<u64> {
     range.start & !0xfff..range.end.saturating_add(0xfff) & !0xfff
 }
 

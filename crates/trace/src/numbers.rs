@@ -1,7 +1,7 @@
 //! Numbers in files: LEB128, and zigzag for differences.
 
 /// Maps a difference to an unsigned number, such that small absolute values yield small numbers.
-pub fn zigzag(difference: u64) -> u64 {
+pub fn zigzag_encode(difference: u64) -> u64 {
     (difference << 1) ^ ((difference as i64) >> 63) as u64
 }
 

@@ -1,7 +1,9 @@
 //! Partial traces: what one run of a collector has recorded, as one stream per thread, and how the run ended.
 
-use crate::block_file::{DIFFERENCES, Reader, TraceBlockKind, TraceFileError, TraceFormat, Writer, pack};
-use crate::follow::{FollowEnding, Followed};
+use crate::block_file::{
+    BlockFileReader, BlockFileWriter, DIFFERENCE_LAYOUT, TraceBlockKind, TraceFileError, TraceFormat, encode_differences,
+};
+use crate::follow::{FollowEnding, FollowOutcome};
 use crate::sink::{Sink, SinkFlow, ThreadNumber};
 use crate::symbols::Symbols;
 use serde::{Deserialize, Serialize};
@@ -16,28 +18,28 @@ const MAX_BLOCK_SYMBOLS: usize = 1 << 16;
 
 /// The end of a run, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PartialEnd {
+pub struct PartialTraceEnd {
     /// How the run ended.
     pub ending: FollowEnding,
     /// Number of recorded threads.
     pub threads: u32,
-    /// The call stack at the end, as in [`Followed::stack`].
+    /// The call stack at the end, as in [`FollowOutcome::stack`].
     pub stack: Vec<u64>,
 }
 
 /// Writes a partial trace while a program is traced.
 #[derive(Debug)]
-pub struct PartialWriter {
-    writer: Writer,
+pub struct PartialTraceWriter {
+    writer: BlockFileWriter,
     buffers: Vec<Symbols>,
     max_size: Option<u64>,
     symbols: u64,
 }
 
-impl PartialWriter {
+impl PartialTraceWriter {
     /// Creates the file. Tracing ends when the file has reached `max_size` bytes.
     pub fn create(path: &Path, max_size: Option<u64>) -> Result<Self, TraceFileError> {
-        Ok(Self { writer: Writer::create(path, PARTIAL_TRACE_FORMAT)?, buffers: Vec::new(), max_size, symbols: 0 })
+        Ok(Self { writer: BlockFileWriter::create(path, PARTIAL_TRACE_FORMAT)?, buffers: Vec::new(), max_size, symbols: 0 })
     }
 
     /// Number of symbols so far.
@@ -46,11 +48,11 @@ impl PartialWriter {
     }
 
     /// Writes the remaining symbols, and how the run ended.
-    pub fn finish(mut self, followed: &Followed) -> Result<(), TraceFileError> {
+    pub fn finish(mut self, followed: &FollowOutcome) -> Result<(), TraceFileError> {
         for thread in 0..self.buffers.len() {
             self.flush(thread)?;
         }
-        let end = PartialEnd { ending: followed.ending, threads: followed.threads, stack: followed.stack.clone() };
+        let end = PartialTraceEnd { ending: followed.ending, threads: followed.threads, stack: followed.stack.clone() };
         self.writer.append_value(TraceBlockKind::End, &end)
     }
 
@@ -63,7 +65,13 @@ impl PartialWriter {
             Some(words) => self.writer.append_words(thread as u32, &[], words)?,
             None => {
                 let all: Vec<u64> = symbols.iter().collect();
-                self.writer.append(TraceBlockKind::Symbols, DIFFERENCES, (thread as u32, all.len() as u32), &[], &pack(&all))?;
+                self.writer.append(
+                    TraceBlockKind::Symbols,
+                    DIFFERENCE_LAYOUT,
+                    (thread as u32, all.len() as u32),
+                    &[],
+                    &encode_differences(&all),
+                )?;
             }
         }
         symbols.clear();
@@ -71,7 +79,7 @@ impl PartialWriter {
     }
 }
 
-impl Sink for PartialWriter {
+impl Sink for PartialTraceWriter {
     fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<SinkFlow> {
         self.buffer(thread).push(what);
         self.symbols += 1;
@@ -94,7 +102,7 @@ impl Sink for PartialWriter {
     }
 }
 
-impl PartialWriter {
+impl PartialTraceWriter {
     fn buffer(&mut self, thread: ThreadNumber) -> &mut Symbols {
         let index = thread.0 as usize;
         if self.buffers.len() <= index {
@@ -118,8 +126,8 @@ impl PartialWriter {
 /// Reads a partial trace.
 #[derive(Debug)]
 pub struct PartialTrace {
-    reader: Reader,
-    end: Option<PartialEnd>,
+    reader: BlockFileReader,
+    end: Option<PartialTraceEnd>,
 }
 
 impl PartialTrace {
@@ -128,7 +136,7 @@ impl PartialTrace {
     /// # Errors
     /// The file cannot be read, or is not a partial trace.
     pub fn open(path: &Path) -> Result<Self, TraceFileError> {
-        let reader = Reader::open(path, PARTIAL_TRACE_FORMAT)?;
+        let reader = BlockFileReader::open(path, PARTIAL_TRACE_FORMAT)?;
         let end = match reader.blocks().last() {
             Some(header) if header.kind == TraceBlockKind::End => Some(reader.value(header)?),
             _ => None,
@@ -137,7 +145,7 @@ impl PartialTrace {
     }
 
     /// Returns how the run ended; `None` if the trace is truncated.
-    pub fn end(&self) -> Option<&PartialEnd> {
+    pub fn end(&self) -> Option<&PartialTraceEnd> {
         self.end.as_ref()
     }
 

@@ -56,7 +56,7 @@ pub enum ScriptLine {
 ///
 /// # Errors
 /// The error describes the fault in the line.
-pub fn parse(line: &str) -> Result<ScriptLine, String> {
+pub fn parse_script_line(line: &str) -> Result<ScriptLine, String> {
     let line = line.trim_end();
     if line.is_empty() || line.starts_with('#') {
         return Ok(ScriptLine::Nothing);
@@ -215,10 +215,10 @@ mod tests {
             "12/13 0x24(/usr/bin/prog)/0x401136(/usr/bin/prog)/P/-/-/1 0x10([unknown])/0x20(/a/b.so)/-/-/-/0",
             "12/13 0x24/0x401136/P/-/-/12 0x10/0x20/P/-/-/0 0x0/0x0/-/-/-/0",
         ] {
-            assert_eq!(parse(line), expected, "{line}");
+            assert_eq!(parse_script_line(line), expected, "{line}");
         }
-        assert_eq!(parse("  401136 "), Ok(ScriptLine::Window(ScriptThread::default(), vec![])));
-        let kernel = parse("0xffffffff81000010/0x401000/P/-/-/0");
+        assert_eq!(parse_script_line("  401136 "), Ok(ScriptLine::Window(ScriptThread::default(), vec![])));
+        let kernel = parse_script_line("0xffffffff81000010/0x401000/P/-/-/0");
         assert_eq!(kernel, Ok(ScriptLine::Window(ScriptThread::default(), vec![ScriptRecord { from: None, to: Some(0x401000) }])));
     }
 
@@ -226,12 +226,15 @@ mod tests {
     fn branches_and_errors_of_traces_are_parsed() {
         let thread = ScriptThread { process: 7, thread: 8 };
         assert_eq!(
-            parse("    7/8     1.000002:   call       401136 =>   401106"),
+            parse_script_line("    7/8     1.000002:   call       401136 =>   401106"),
             Ok(ScriptLine::Branch(thread, record(0x401136, 0x401106)))
         );
-        assert_eq!(parse("prog 7/8 [001] 1.2: 1 branches:u:  tr strt 0 => 401000"), Ok(ScriptLine::Branch(thread, record(0, 0x401000))));
+        assert_eq!(
+            parse_script_line("prog 7/8 [001] 1.2: 1 branches:u:  tr strt 0 => 401000"),
+            Ok(ScriptLine::Branch(thread, record(0, 0x401000)))
+        );
         let error = " instruction trace error type 1 time 1.2 cpu 3 pid 7 tid 8 ip 0x40 code 6: Trace doesn't match instruction";
-        assert_eq!(parse(error), Ok(ScriptLine::Lost(Some(thread))));
+        assert_eq!(parse_script_line(error), Ok(ScriptLine::Lost(Some(thread))));
     }
 
     #[test]
@@ -247,11 +250,11 @@ mod tests {
             }))
         };
         let head = "prog 5/5 1.0: PERF_RECORD_MMAP2 5/5: [0x555555555000(0x1000) @ 0x1000";
-        assert_eq!(parse(&format!("{head} fe:01 1234 0]: r-xp /usr/bin/my prog")), mapping(None));
-        assert_eq!(parse(&format!("{head} <ab12>]: r-xp /usr/bin/my prog")), mapping(Some("ab12")));
-        assert_eq!(parse("1.0: PERF_RECORD_EXIT(5:6):(1:1)"), Ok(ScriptLine::Exit(ScriptThread { process: 5, thread: 6 })));
-        assert_eq!(parse("PERF_RECORD_FORK(9:9):(5:5)"), Ok(ScriptLine::Fork { process: 9, parent: 5 }));
-        assert_eq!(parse("PERF_RECORD_COMM: prog:5/5"), Ok(ScriptLine::Nothing));
+        assert_eq!(parse_script_line(&format!("{head} fe:01 1234 0]: r-xp /usr/bin/my prog")), mapping(None));
+        assert_eq!(parse_script_line(&format!("{head} <ab12>]: r-xp /usr/bin/my prog")), mapping(Some("ab12")));
+        assert_eq!(parse_script_line("1.0: PERF_RECORD_EXIT(5:6):(1:1)"), Ok(ScriptLine::Exit(ScriptThread { process: 5, thread: 6 })));
+        assert_eq!(parse_script_line("PERF_RECORD_FORK(9:9):(5:5)"), Ok(ScriptLine::Fork { process: 9, parent: 5 }));
+        assert_eq!(parse_script_line("PERF_RECORD_COMM: prog:5/5"), Ok(ScriptLine::Nothing));
     }
 
     #[test]
@@ -265,7 +268,7 @@ mod tests {
             ("T 4b196f 4b19e0 4b19ef 2", "pre-aggregated"),
             ("PERF_RECORD_MMAP2 nonsense", "malformed"),
         ] {
-            assert!(parse(line).is_err_and(|e| e.contains(word)), "{line}: {:?}", parse(line));
+            assert!(parse_script_line(line).is_err_and(|e| e.contains(word)), "{line}: {:?}", parse_script_line(line));
         }
     }
 }

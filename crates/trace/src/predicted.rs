@@ -36,7 +36,7 @@ impl SymbolPredictor {
 }
 
 /// Appends the encoded symbols.
-pub fn encode(symbols: &[u32], into: &mut Vec<u8>) {
+pub fn encode_by_prediction(symbols: &[u32], into: &mut Vec<u8>) {
     let mut predictor = SymbolPredictor::new();
     let mut run = 0;
     for &symbol in symbols {
@@ -57,7 +57,7 @@ pub fn encode(symbols: &[u32], into: &mut Vec<u8>) {
 }
 
 /// Decodes `count` symbols; `None` if the bytes are malformed.
-pub fn decode(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
+pub fn decode_by_prediction(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
     let mut rest = Cursor(bytes);
     let mut predictor = SymbolPredictor::new();
     let mut symbols: Vec<u64> = Vec::with_capacity(count);
@@ -84,7 +84,7 @@ mod tests {
 
     fn encoded(symbols: &[u32]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        encode(symbols, &mut bytes);
+        encode_by_prediction(symbols, &mut bytes);
         bytes
     }
 
@@ -101,7 +101,7 @@ mod tests {
         for symbols in [&[][..], &[0], &[0; 10], &[5, 6, 7], &loops, &mixed, &loops[..loops.len() - 1]] {
             let bytes = encoded(symbols);
             let expected: Vec<u64> = symbols.iter().map(|symbol| u64::from(*symbol)).collect();
-            assert_eq!(decode(&bytes, symbols.len()), Some(expected));
+            assert_eq!(decode_by_prediction(&bytes, symbols.len()), Some(expected));
         }
         // Some predictions are wrong, because a few of the 97 contexts may share a table entry.
         assert!(encoded(&loops).len() < loops.len() / 5, "{}", encoded(&loops).len());
@@ -111,10 +111,10 @@ mod tests {
     fn malformed_bytes_are_rejected() {
         let symbols: Vec<u32> = (0..300).map(|n| n % 7).collect();
         let bytes = encoded(&symbols);
-        assert!(decode(&bytes, symbols.len() - 1).is_none() && decode(&bytes, symbols.len() + 1).is_none());
-        assert!((0..bytes.len()).all(|length| decode(&bytes[..length], symbols.len()).is_none()));
+        assert!(decode_by_prediction(&bytes, symbols.len() - 1).is_none() && decode_by_prediction(&bytes, symbols.len() + 1).is_none());
+        assert!((0..bytes.len()).all(|length| decode_by_prediction(&bytes[..length], symbols.len()).is_none()));
         // A run that is too long, and a symbol that is too large.
-        assert_eq!(decode(&[4], 3), None);
-        assert_eq!(decode(&[0, 0xff, 0xff, 0xff, 0xff, 0x7f], 1), None);
+        assert_eq!(decode_by_prediction(&[4], 3), None);
+        assert_eq!(decode_by_prediction(&[0, 0xff, 0xff, 0xff, 0xff, 0x7f], 1), None);
     }
 }

@@ -3,7 +3,7 @@
 //! released and executes it once more, so that it runs as without a trace.
 
 use crate::memory::Memory;
-use crate::process_status::{field, may_trace_all, number, own_status, status};
+use crate::process_status::{find_status_field, find_status_number, may_trace_all_processes, read_own_status, read_process_status};
 use crate::ptrace::{self, Registers, Tid};
 use std::ffi::OsStr;
 use std::io;
@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use trodden_launch::process::find_in_search_path;
 
 /// Calls `execve` with the arguments in the registers. If that fails, the process exits with status 126, as a shell does.
-const EXECUTION_CODE: [u8; 19] = [
+const EXECVE_CODE: [u8; 19] = [
     0xb8, 0x3b, 0, 0, 0, // mov eax, SYS_execve
     0x0f, 0x05, // syscall
     0xbf, 0x7e, 0, 0, 0, // mov edi, 126
@@ -26,7 +26,7 @@ const EXECUTION_CODE: [u8; 19] = [
 /// directory of the command, unless it is inherited.
 pub fn privileged_file(program: &OsStr, directory: Option<&OsStr>) -> Option<(PathBuf, &'static str)> {
     let path = find_executable(program, directory)?;
-    granted_privilege(&path, &Credentials::read(&own_status())?).map(|what| (path, what))
+    find_granted_privilege(&path, &Credentials::read(&read_own_status())?).map(|what| (path, what))
 }
 
 /// Finds the file to be executed as execvp(3) does.
@@ -49,14 +49,14 @@ impl Credentials {
     /// Reads the effective user and group from a status text. Returns `None` if the process does not exist.
     fn read(status: &str) -> Option<Self> {
         // The real id comes first.
-        let effective = |name: &str| field(status, name)?.split_whitespace().nth(1)?.parse().ok();
-        let no_new_privileges = number(status, "NoNewPrivs") == Some(1);
+        let effective = |name: &str| find_status_field(status, name)?.split_whitespace().nth(1)?.parse().ok();
+        let no_new_privileges = find_status_number(status, "NoNewPrivs") == Some(1);
         Some(Self { user: effective("Uid")?, group: effective("Gid")?, no_new_privileges })
     }
 }
 
 /// Names the privilege that a file grants to a process that does not have it.
-fn granted_privilege(path: &Path, process: &Credentials) -> Option<&'static str> {
+fn find_granted_privilege(path: &Path, process: &Credentials) -> Option<&'static str> {
     let file = std::fs::metadata(path).ok()?;
     let executable_by_group = libc::S_ISGID | libc::S_IXGRP;
     let mut name = path.as_os_str().as_bytes().to_vec();
@@ -80,7 +80,7 @@ fn granted_privilege(path: &Path, process: &Credentials) -> Option<&'static str>
 }
 
 /// A process that has executed a file with privileges but lacks them, because it is traced.
-pub(crate) struct UnprivilegedProcess {
+pub(crate) struct ProcessLackingPrivileges {
     process: Tid,
     /// `/proc/PID/exe`.
     file: PathBuf,
@@ -88,16 +88,16 @@ pub(crate) struct UnprivilegedProcess {
     what: Option<&'static str>,
 }
 
-impl UnprivilegedProcess {
+impl ProcessLackingPrivileges {
     /// Checks a process that is stopped after `execve`. Returns `None` if it lacks no privileges. If its file cannot be read, it may lack
     /// some.
     pub(crate) fn find(process: Tid) -> Option<Self> {
         static MAY_TRACE_ALL: OnceLock<bool> = OnceLock::new();
-        if *MAY_TRACE_ALL.get_or_init(may_trace_all) {
+        if *MAY_TRACE_ALL.get_or_init(may_trace_all_processes) {
             return None;
         }
         let file = PathBuf::from(format!("/proc/{process}/exe"));
-        let what = granted_privilege(&file, &Credentials::read(&status(process))?);
+        let what = find_granted_privilege(&file, &Credentials::read(&read_process_status(process))?);
         let is_unreadable = || std::fs::metadata(&file).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
         (what.is_some() || is_unreadable()).then_some(Self { process, file, what })
     }
@@ -120,7 +120,7 @@ impl UnprivilegedProcess {
         let name = name.display();
         match prepare_execution(process, &file) {
             Ok(()) => {
-                ptrace::detach(process, 0)?;
+                ptrace::detach_thread(process, 0)?;
                 Ok((true, format!("process {process} is not traced, because `{name}` has {what}")))
             }
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Err(error),
@@ -134,11 +134,11 @@ impl UnprivilegedProcess {
 /// Lets a process call `execve` with its present path, arguments and environment when it is resumed.
 fn prepare_execution(process: Tid, file: &Path) -> io::Result<()> {
     let memory = Memory::open(process)?;
-    let registers = ptrace::registers(process)?;
+    let registers = ptrace::read_registers(process)?;
     if !ptrace::is_64_bit(&registers) {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "it is a 32-bit program"));
     }
-    let path = path_of_execution(process)?;
+    let path = find_execve_path(process)?;
     let name = read_string(&memory, path)?;
     let root = if name.starts_with(b"/") { "root" } else { "cwd" };
     let executed = Path::new(&format!("/proc/{process}/{root}")).join(OsStr::from_bytes(name.strip_prefix(b"/").unwrap_or(&name)));
@@ -149,12 +149,12 @@ fn prepare_execution(process: Tid, file: &Path) -> io::Result<()> {
     }
     let arguments = registers.rsp + 8;
     let environment = arguments + 8 * (memory.word(registers.rsp)? + 1);
-    memory.write(registers.rip, &EXECUTION_CODE)?;
-    ptrace::set_registers(process, &Registers { orig_rax: u64::MAX, rdi: path, rsi: arguments, rdx: environment, ..registers })
+    memory.write(registers.rip, &EXECVE_CODE)?;
+    ptrace::write_registers(process, &Registers { orig_rax: u64::MAX, rdi: path, rsi: arguments, rdx: environment, ..registers })
 }
 
 /// Returns the address of the path that was passed to `execve`.
-fn path_of_execution(process: Tid) -> io::Result<u64> {
+fn find_execve_path(process: Tid) -> io::Result<u64> {
     let vector = std::fs::read(format!("/proc/{process}/auxv"))?;
     let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap_or_default());
     let entry = vector.chunks_exact(16).find(|entry| word(&entry[..8]) == libc::AT_EXECFN);

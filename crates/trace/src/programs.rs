@@ -7,10 +7,10 @@
 //! A child's first stop may be reported before or after its parent's fork. If before, the parent is still stopped, and is the child's
 //! parent in `/proc`; if after, the fork event has named the child. So the program of every process is known before it runs.
 
-use crate::launcher::{ProgramStart, StartConditions};
-use crate::privileged::{UnprivilegedProcess, privileged_file};
-use crate::process_status::{forbidden_by_yama, may_trace_all};
-use crate::ptrace::{self, PtraceStop, Resume, unless_gone};
+use crate::launcher::{ProgramStart, ProgramStartConditions};
+use crate::privileged::{ProcessLackingPrivileges, privileged_file};
+use crate::process_status::{explain_yama_restriction, may_trace_all_processes};
+use crate::ptrace::{self, PtraceStop, ResumeMode, ignore_ended_thread};
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -82,7 +82,7 @@ pub enum TraceError {
 }
 
 /// Arguments of [`follow`]: a command to run, and the receivers of its events.
-pub struct Follow<'a> {
+pub struct FollowRequest<'a> {
     /// The command.
     pub command: ProgramStart,
     /// Name of the environment variable for [`StartedProgram::variable`].
@@ -97,9 +97,9 @@ pub struct Follow<'a> {
 ///
 /// # Errors
 /// The command cannot be started, or the system forbids tracing it.
-pub fn follow(follow: Follow) -> Result<ExitStatus, TraceError> {
-    let Follow { command, variable, on_start, report } = follow;
-    let root = start(command, StartConditions::default())?;
+pub fn follow(follow: FollowRequest) -> Result<ExitStatus, TraceError> {
+    let FollowRequest { command, variable, on_start, report } = follow;
+    let root = start_traced_program(command, ProgramStartConditions::default())?;
     on_start(root as u32);
     let mut tracker =
         ProgramTracker { variable, report, next: 0, program_of: HashMap::new(), created_by: HashMap::new(), running: HashMap::new() };
@@ -107,7 +107,7 @@ pub fn follow(follow: Follow) -> Result<ExitStatus, TraceError> {
     resume(root, 0)?;
     let mut is_root_released = false;
     loop {
-        let waited = if is_root_released { ptrace::wait_with_child(root) } else { ptrace::wait(-1) };
+        let waited = if is_root_released { ptrace::wait_with_child(root) } else { ptrace::wait_for_thread(-1) };
         let Some((process, change)) = waited.map_err(TraceError::Lost)? else {
             return Err(TraceError::Lost(io::Error::from_raw_os_error(libc::ECHILD)));
         };
@@ -116,7 +116,7 @@ pub fn follow(follow: Follow) -> Result<ExitStatus, TraceError> {
                 let status = ExitStatus::from_raw(status);
                 tracker.record_departure(process, Some(status));
                 if process == root {
-                    tracker.finish();
+                    tracker.finish_programs();
                     return Ok(status);
                 }
                 continue;
@@ -138,7 +138,7 @@ pub fn follow(follow: Follow) -> Result<ExitStatus, TraceError> {
             _ => {}
         }
         match change {
-            PtraceStop::GroupStopped => unless_gone(ptrace::listen(process)).map_err(TraceError::Lost)?,
+            PtraceStop::GroupStopped => ignore_ended_thread(ptrace::keep_thread_stopped(process)).map_err(TraceError::Lost)?,
             PtraceStop::Signal(signal) => resume(process, signal)?,
             _ => resume(process, 0)?,
         }
@@ -147,38 +147,40 @@ pub fn follow(follow: Follow) -> Result<ExitStatus, TraceError> {
 
 /// Releases a process that has executed a file with privileges, which it would lack if it were traced. Returns true if it was released.
 fn release_unprivileged(process: i32) -> Result<bool, TraceError> {
-    let Some(unprivileged) = UnprivilegedProcess::find(process) else { return Ok(false) };
+    let Some(unprivileged) = ProcessLackingPrivileges::find(process) else { return Ok(false) };
     match unprivileged.release() {
         Ok((is_released, message)) => {
             log::warn!("{message}");
             Ok(is_released)
         }
-        Err(error) => unless_gone(Err(error)).map(|()| false).map_err(TraceError::Lost),
+        Err(error) => ignore_ended_thread(Err(error)).map(|()| false).map_err(TraceError::Lost),
     }
 }
 
 /// Starts a program, and returns its process, which is stopped after `execve` and traced by the calling thread. The process waits at its
 /// gate until it is traced, so that nothing of the program has run.
-pub(crate) fn start(program: ProgramStart, conditions: StartConditions) -> Result<i32, TraceError> {
-    if let Some(why) = forbidden_by_yama() {
+pub(crate) fn start_traced_program(program: ProgramStart, conditions: ProgramStartConditions) -> Result<i32, TraceError> {
+    if let Some(why) = explain_yama_restriction() {
         return Err(TraceError::Yama(why));
     }
-    check_unprivileged(&program)?;
+    check_needs_no_privileges(&program)?;
     let started = program.start(conditions).map_err(TraceError::Start)?;
     let process = started.process;
-    if let Err(error) = ptrace::seize(process, ptrace::TASK_EVENTS) {
+    if let Err(error) = ptrace::seize_thread(process, ptrace::TASK_EVENT_OPTIONS) {
         // Closing the gate ends the process.
         drop(started);
-        let _ = ptrace::wait_child(process);
+        let _ = ptrace::wait_for_child(process);
         return Err(TraceError::Forbidden(error));
     }
-    let errors = started.open_gate();
+    let errors = started.let_program_start();
     loop {
-        match ptrace::wait(process).map_err(TraceError::Lost)? {
+        match ptrace::wait_for_thread(process).map_err(TraceError::Lost)? {
             Some((_, PtraceStop::Exec)) => return Ok(process),
             Some((_, PtraceStop::Signal(signal))) => resume(process, signal)?,
-            Some((_, PtraceStop::GroupStopped)) => unless_gone(ptrace::listen(process)).map_err(TraceError::Lost)?,
-            Some((_, PtraceStop::Ended(status))) => return Err(TraceError::Start(errors.read().unwrap_or_else(|| killed(status)))),
+            Some((_, PtraceStop::GroupStopped)) => ignore_ended_thread(ptrace::keep_thread_stopped(process)).map_err(TraceError::Lost)?,
+            Some((_, PtraceStop::Ended(status))) => {
+                return Err(TraceError::Start(errors.read().unwrap_or_else(|| killed_by_signal_error(status))));
+            }
             Some(_) => resume(process, 0)?,
             None => return Err(TraceError::Lost(io::Error::from_raw_os_error(libc::ECHILD))),
         }
@@ -186,8 +188,8 @@ pub(crate) fn start(program: ProgramStart, conditions: StartConditions) -> Resul
 }
 
 /// Checks that a program's file does not grant it a different user, group or capabilities that tracing would suppress.
-fn check_unprivileged(program: &ProgramStart) -> Result<(), TraceError> {
-    if may_trace_all() {
+fn check_needs_no_privileges(program: &ProgramStart) -> Result<(), TraceError> {
+    if may_trace_all_processes() {
         return Ok(());
     }
     match privileged_file(&program.program, program.directory.as_deref()) {
@@ -197,13 +199,13 @@ fn check_unprivileged(program: &ProgramStart) -> Result<(), TraceError> {
 }
 
 /// Returns the error for a process that was killed before it executed its program.
-fn killed(status: i32) -> io::Error {
+fn killed_by_signal_error(status: i32) -> io::Error {
     io::Error::new(io::ErrorKind::Interrupted, format!("signal {} killed the process before the program began", libc::WTERMSIG(status)))
 }
 
 /// Resumes a stopped process and delivers `signal`, unless that is 0. A process that is gone is not an error.
 fn resume(process: i32, signal: i32) -> Result<(), TraceError> {
-    unless_gone(ptrace::resume(process, Resume::Continue, signal)).map_err(TraceError::Lost)
+    ignore_ended_thread(ptrace::resume_thread(process, ResumeMode::Continue, signal)).map_err(TraceError::Lost)
 }
 
 struct RunningProgram {
@@ -288,7 +290,7 @@ impl ProgramTracker<'_> {
     }
 
     /// Handles the end of the command: reports that all remaining processes have left, and lets them continue.
-    fn finish(&mut self) {
+    fn finish_programs(&mut self) {
         let mut left: Vec<i32> = self.program_of.keys().copied().collect();
         left.sort_unstable();
         left.into_iter().for_each(|process| self.record_departure(process, None));

@@ -3,7 +3,7 @@
 //! Every function makes one request to a stopped thread. If the thread was killed meanwhile, the error is `ESRCH`; callers then keep
 //! waiting, since its end is reported by wait(2).
 
-use crate::system::checked;
+use crate::system::check_call_result;
 use std::io;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub type Registers = libc::user_regs_struct;
 pub type Tid = i32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resume {
+pub enum ResumeMode {
     Continue,
     /// Until the next event, or the start or end of a system call.
     ToSystemCall,
@@ -57,23 +57,25 @@ pub enum TaskKind {
 }
 
 /// Ptrace options that report new tasks and executed programs.
-pub const TASK_EVENTS: i32 = libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEEXEC;
+pub const TASK_EVENT_OPTIONS: i32 =
+    libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEEXEC;
 /// Ptrace options that also report exits and the end of `vfork`, and that distinguish system calls from signals.
-pub const ALL_EVENTS: i32 = TASK_EVENTS | libc::PTRACE_O_TRACEVFORKDONE | libc::PTRACE_O_TRACEEXIT | libc::PTRACE_O_TRACESYSGOOD;
+pub const ALL_EVENT_OPTIONS: i32 =
+    TASK_EVENT_OPTIONS | libc::PTRACE_O_TRACEVFORKDONE | libc::PTRACE_O_TRACEEXIT | libc::PTRACE_O_TRACESYSGOOD;
 
 /// Enables all reports of a thread. With `kill_with_tracer`, the thread is killed when the tracer ends.
 pub fn set_options(thread: Tid, kill_with_tracer: bool) -> io::Result<()> {
-    let options = ALL_EVENTS | if kill_with_tracer { libc::PTRACE_O_EXITKILL } else { 0 };
-    request(libc::PTRACE_SETOPTIONS, thread, 0, options as usize)
+    let options = ALL_EVENT_OPTIONS | if kill_with_tracer { libc::PTRACE_O_EXITKILL } else { 0 };
+    make_ptrace_request(libc::PTRACE_SETOPTIONS, thread, 0, options as usize)
 }
 
 /// Ptrace options that report only that a thread is about to end. Without them, a killed process in which only the first thread has options
 /// could not be waited for.
-pub const EXIT_EVENTS: i32 = libc::PTRACE_O_TRACEEXIT;
+pub const EXIT_EVENT_OPTIONS: i32 = libc::PTRACE_O_TRACEEXIT;
 
 /// Starts tracing a running thread without stopping it, with these options.
-pub fn seize(thread: Tid, reports: i32) -> io::Result<()> {
-    request(libc::PTRACE_SEIZE, thread, 0, reports as usize)
+pub fn seize_thread(thread: Tid, reports: i32) -> io::Result<()> {
+    make_ptrace_request(libc::PTRACE_SEIZE, thread, 0, reports as usize)
 }
 
 /// Returns signal sets of a thread (proc(5)), with signal 1 in the lowest bit. They are empty if the thread is gone.
@@ -87,13 +89,13 @@ fn signal_sets<const N: usize>(thread: Tid, names: [&str; N]) -> [u64; N] {
 }
 
 /// Returns true if a stopped thread has a pending signal of its own that is delivered as soon as it resumes.
-pub fn is_pending(thread: Tid, signal: i32) -> bool {
+pub fn is_signal_pending(thread: Tid, signal: i32) -> bool {
     let [pending, blocked] = signal_sets(thread, ["SigPnd", "SigBlk"]);
     (pending & !blocked) >> (signal - 1) & 1 == 1
 }
 
 /// Returns true if a stopped thread blocks a signal at present, even if only for the duration of a system call.
-pub fn is_blocked(thread: Tid, signal: i32) -> bool {
+pub fn is_signal_blocked(thread: Tid, signal: i32) -> bool {
     signal_sets(thread, ["SigBlk"])[0] >> (signal - 1) & 1 == 1
 }
 
@@ -101,23 +103,23 @@ pub fn is_blocked(thread: Tid, signal: i32) -> bool {
 pub fn signal_mask(thread: Tid) -> io::Result<u64> {
     const PTRACE_GETSIGMASK: u32 = 0x420a;
     let mut mask = 0u64;
-    request(PTRACE_GETSIGMASK, thread, size_of::<u64>(), &raw mut mask as usize)?;
+    make_ptrace_request(PTRACE_GETSIGMASK, thread, size_of::<u64>(), &raw mut mask as usize)?;
     Ok(mask)
 }
 
 pub fn set_signal_mask(thread: Tid, mask: u64) -> io::Result<()> {
     const PTRACE_SETSIGMASK: u32 = 0x420b;
-    request(PTRACE_SETSIGMASK, thread, size_of::<u64>(), &raw const mask as usize)
+    make_ptrace_request(PTRACE_SETSIGMASK, thread, size_of::<u64>(), &raw const mask as usize)
 }
 
 /// Returns true if a stopped thread or its process has a pending signal that is delivered as soon as the thread resumes.
-pub fn has_pending(thread: Tid) -> bool {
+pub fn has_pending_signals(thread: Tid) -> bool {
     let [own, shared, blocked] = signal_sets(thread, ["SigPnd", "ShdPnd", "SigBlk"]);
     (own | shared) & !blocked != 0
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Disposition {
+pub enum SignalDisposition {
     /// The program's handler runs.
     Caught,
     /// Nothing happens, except that the process may stop.
@@ -126,69 +128,69 @@ pub enum Disposition {
 }
 
 /// Returns the effect of a signal on a stopped thread. `caused` means that the thread's own instruction has caused the signal.
-pub fn disposition(thread: Tid, signal: i32, caused: bool) -> Disposition {
+pub fn signal_disposition(thread: Tid, signal: i32, caused: bool) -> SignalDisposition {
     let [caught, ignored] = signal_sets(thread, ["SigCgt", "SigIgn"]).map(|set| set >> (signal - 1) & 1 == 1);
     let passes = matches!(
         signal,
         libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH | libc::SIGCONT | libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU
     );
     match (caught, ignored || passes) {
-        (true, _) => Disposition::Caught,
-        (false, true) if !caused => Disposition::Ignored,
-        _ => Disposition::Fatal,
+        (true, _) => SignalDisposition::Caught,
+        (false, true) if !caused => SignalDisposition::Ignored,
+        _ => SignalDisposition::Fatal,
     }
 }
 
-pub fn has_action(thread: Tid, signal: i32) -> bool {
+pub fn has_signal_action(thread: Tid, signal: i32) -> bool {
     let [caught, ignored] = signal_sets(thread, ["SigCgt", "SigIgn"]);
     (caught | ignored) >> (signal - 1) & 1 == 1
 }
 
-pub fn interrupt(thread: Tid) -> io::Result<()> {
-    request(libc::PTRACE_INTERRUPT, thread, 0, 0)
+pub fn interrupt_thread(thread: Tid) -> io::Result<()> {
+    make_ptrace_request(libc::PTRACE_INTERRUPT, thread, 0, 0)
 }
 
 /// Detaches from a stopped thread and delivers `signal`, unless that is 0.
-pub fn detach(thread: Tid, signal: i32) -> io::Result<()> {
-    request(libc::PTRACE_DETACH, thread, 0, signal as usize)
+pub fn detach_thread(thread: Tid, signal: i32) -> io::Result<()> {
+    make_ptrace_request(libc::PTRACE_DETACH, thread, 0, signal as usize)
 }
 
 /// Resumes a stopped thread and delivers `signal`, unless that is 0.
-pub fn resume(thread: Tid, how: Resume, signal: i32) -> io::Result<()> {
+pub fn resume_thread(thread: Tid, how: ResumeMode, signal: i32) -> io::Result<()> {
     let what = match how {
-        Resume::Continue => libc::PTRACE_CONT,
-        Resume::ToSystemCall => libc::PTRACE_SYSCALL,
-        Resume::Step => libc::PTRACE_SINGLESTEP,
+        ResumeMode::Continue => libc::PTRACE_CONT,
+        ResumeMode::ToSystemCall => libc::PTRACE_SYSCALL,
+        ResumeMode::Step => libc::PTRACE_SINGLESTEP,
     };
-    request(what, thread, 0, signal as usize)
+    make_ptrace_request(what, thread, 0, signal as usize)
 }
 
 /// Sends a signal to a thread. A thread that is gone is not an error.
-pub fn send(thread: Tid, signal: i32) {
+pub fn send_signal_to_thread(thread: Tid, signal: i32) {
     // SAFETY: the system call takes no pointers.
     unsafe { libc::syscall(libc::SYS_tkill, thread, signal) };
 }
 
 /// Leaves a thread in its group stop.
-pub fn listen(thread: Tid) -> io::Result<()> {
-    request(libc::PTRACE_LISTEN, thread, 0, 0)
+pub fn keep_thread_stopped(thread: Tid) -> io::Result<()> {
+    make_ptrace_request(libc::PTRACE_LISTEN, thread, 0, 0)
 }
 
-pub fn registers(thread: Tid) -> io::Result<Registers> {
+pub fn read_registers(thread: Tid) -> io::Result<Registers> {
     // SAFETY: the structure consists of integers, for which zero is valid.
     let mut registers: Registers = unsafe { std::mem::zeroed() };
-    request(libc::PTRACE_GETREGS, thread, 0, &raw mut registers as usize)?;
+    make_ptrace_request(libc::PTRACE_GETREGS, thread, 0, &raw mut registers as usize)?;
     Ok(registers)
 }
 
 /// Returns true if a stopped thread executes 64-bit code. System calls cannot be injected into 32-bit code.
 pub fn is_64_bit(registers: &Registers) -> bool {
-    const CODE_SEGMENT: u64 = 0x33;
-    registers.cs == CODE_SEGMENT
+    const CODE_SEGMENT_OF_64_BIT_MODE: u64 = 0x33;
+    registers.cs == CODE_SEGMENT_OF_64_BIT_MODE
 }
 
-pub fn set_registers(thread: Tid, registers: &Registers) -> io::Result<()> {
-    request(libc::PTRACE_SETREGS, thread, 0, std::ptr::from_ref(registers) as usize)
+pub fn write_registers(thread: Tid, registers: &Registers) -> io::Result<()> {
+    make_ptrace_request(libc::PTRACE_SETREGS, thread, 0, std::ptr::from_ref(registers) as usize)
 }
 
 /// Reads the instruction pointer alone, which is cheaper than all registers.
@@ -214,12 +216,12 @@ pub fn set_debug_register(thread: Tid, number: usize, value: u64) -> io::Result<
 
 fn user_word(thread: Tid, offset: usize) -> io::Result<u64> {
     let mut word = 0u64;
-    request(libc::PTRACE_PEEKUSER, thread, offset, &raw mut word as usize)?;
+    make_ptrace_request(libc::PTRACE_PEEKUSER, thread, offset, &raw mut word as usize)?;
     Ok(word)
 }
 
 fn set_user_word(thread: Tid, offset: usize, value: u64) -> io::Result<()> {
-    request(libc::PTRACE_POKEUSER, thread, offset, value as usize)
+    make_ptrace_request(libc::PTRACE_POKEUSER, thread, offset, value as usize)
 }
 
 /// Type of the register set with all extended state (`NT_X86_XSTATE`), in the format of XSAVE.
@@ -227,21 +229,21 @@ const NT_X86_XSTATE: usize = 0x202;
 /// Number of the state's component with the rights for protection keys.
 const PKRU_COMPONENT: u32 = 9;
 /// Offset of the bit set that says which components the state has.
-const COMPONENTS_OFFSET: usize = 512;
+const XSAVE_COMPONENTS_OFFSET: usize = 512;
 
 /// Reads a stopped thread's rights for memory protection keys (the register PKRU).
-pub fn key_rights(thread: Tid) -> io::Result<u32> {
+pub fn protection_key_rights(thread: Tid) -> io::Result<u32> {
     let (state, place) = extended_state(thread)?;
     Ok(u32::from_le_bytes(state[place..place + 4].try_into().expect("four bytes")))
 }
 
-pub fn set_key_rights(thread: Tid, rights: u32) -> io::Result<()> {
+pub fn set_protection_key_rights(thread: Tid, rights: u32) -> io::Result<()> {
     const PTRACE_SETREGSET: u32 = 0x4205;
     let (mut state, place) = extended_state(thread)?;
     state[place..place + 4].copy_from_slice(&rights.to_le_bytes());
-    state[COMPONENTS_OFFSET + PKRU_COMPONENT as usize / 8] |= 1 << (PKRU_COMPONENT % 8);
+    state[XSAVE_COMPONENTS_OFFSET + PKRU_COMPONENT as usize / 8] |= 1 << (PKRU_COMPONENT % 8);
     let vector = libc::iovec { iov_base: state.as_mut_ptr().cast(), iov_len: state.len() };
-    request(PTRACE_SETREGSET, thread, NT_X86_XSTATE, &raw const vector as usize)
+    make_ptrace_request(PTRACE_SETREGSET, thread, NT_X86_XSTATE, &raw const vector as usize)
 }
 
 /// Reads a stopped thread's extended state. Returns the state, and the offset in it of the rights for protection keys.
@@ -249,10 +251,10 @@ fn extended_state(thread: Tid) -> io::Result<(Vec<u8>, usize)> {
     const PTRACE_GETREGSET: u32 = 0x4204;
     let mut state = vec![0; 1 << 14];
     let mut vector = libc::iovec { iov_base: state.as_mut_ptr().cast(), iov_len: state.len() };
-    request(PTRACE_GETREGSET, thread, NT_X86_XSTATE, &raw mut vector as usize)?;
+    make_ptrace_request(PTRACE_GETREGSET, thread, NT_X86_XSTATE, &raw mut vector as usize)?;
     state.truncate(vector.iov_len);
     let place = std::arch::x86_64::__cpuid_count(0xd, PKRU_COMPONENT).ebx as usize;
-    match place > COMPONENTS_OFFSET && place + 4 <= state.len() {
+    match place > XSAVE_COMPONENTS_OFFSET && place + 4 <= state.len() {
         true => Ok((state, place)),
         false => Err(io::Error::from(io::ErrorKind::Unsupported)),
     }
@@ -266,18 +268,18 @@ pub fn signal_code(thread: Tid) -> io::Result<i32> {
 pub fn signal_information(thread: Tid) -> io::Result<libc::siginfo_t> {
     // SAFETY: the structure consists of integers, for which zero is valid.
     let mut information: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    request(libc::PTRACE_GETSIGINFO, thread, 0, &raw mut information as usize)?;
+    make_ptrace_request(libc::PTRACE_GETSIGINFO, thread, 0, &raw mut information as usize)?;
     Ok(information)
 }
 
 /// Sets the information on the signal that a thread is about to receive, which single-stepping the thread overwrites.
 pub fn set_signal_information(thread: Tid, information: &libc::siginfo_t) -> io::Result<()> {
-    request(libc::PTRACE_SETSIGINFO, thread, 0, std::ptr::from_ref(information) as usize)
+    make_ptrace_request(libc::PTRACE_SETSIGINFO, thread, 0, std::ptr::from_ref(information) as usize)
 }
 
 /// The state of a stopped thread with respect to system calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallStop {
+pub enum SystemCallStop {
     /// The call is about to start.
     Entry { number: u64, arguments: [u64; 6] },
     /// The call has ended.
@@ -301,20 +303,20 @@ struct CallInformation {
     words: [u64; 8],
 }
 
-pub fn system_call(thread: Tid) -> io::Result<CallStop> {
+pub fn read_system_call_stop(thread: Tid) -> io::Result<SystemCallStop> {
     const GET_SYSCALL_INFO: u32 = 0x420e;
     let mut information = CallInformation::default();
-    request(GET_SYSCALL_INFO, thread, size_of::<CallInformation>(), &raw mut information as usize)?;
+    make_ptrace_request(GET_SYSCALL_INFO, thread, size_of::<CallInformation>(), &raw mut information as usize)?;
     let [number, a, b, c, d, e, f, _] = information.words;
     Ok(match information.op {
-        1 => CallStop::Entry { number, arguments: [a, b, c, d, e, f] },
-        2 => CallStop::Exit { result: number as i64 },
-        _ => CallStop::NotAtCall,
+        1 => SystemCallStop::Entry { number, arguments: [a, b, c, d, e, f] },
+        2 => SystemCallStop::Exit { result: number as i64 },
+        _ => SystemCallStop::NotAtCall,
     })
 }
 
 /// Waits for a thread that is traced by the calling thread, or for any such thread (-1). Returns `None` if there is none.
-pub fn wait(thread: Tid) -> io::Result<Option<(Tid, PtraceStop)>> {
+pub fn wait_for_thread(thread: Tid) -> io::Result<Option<(Tid, PtraceStop)>> {
     loop {
         match wait_status(thread, 0) {
             Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
@@ -323,7 +325,7 @@ pub fn wait(thread: Tid) -> io::Result<Option<(Tid, PtraceStop)>> {
     }
 }
 
-/// Like `wait(-1)`, but returns if a signal interrupts it.
+/// Like `wait_for_thread(-1)`, but returns if a signal interrupts it.
 ///
 /// # Errors
 /// `EINTR` if a signal interrupted the wait, or any other error that the system call returns.
@@ -333,7 +335,7 @@ pub fn wait_interruptibly() -> io::Result<Option<(Tid, PtraceStop)>> {
 
 /// Waits for any thread that the calling thread traces, and for the end of `child`, a child of this process that is not traced.
 pub fn wait_with_child(child: Tid) -> io::Result<Option<(Tid, PtraceStop)>> {
-    const POLL: Duration = Duration::from_millis(5);
+    const CHILD_POLL_INTERVAL: Duration = Duration::from_millis(5);
     loop {
         if let Some(found) = wait_status(-1, libc::WNOHANG)? {
             return Ok(Some(found));
@@ -341,7 +343,7 @@ pub fn wait_with_child(child: Tid) -> io::Result<Option<(Tid, PtraceStop)>> {
         let mut status = 0;
         // SAFETY: the pointer refers to a local variable of the type that the kernel writes.
         match unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } {
-            0 => std::thread::sleep(POLL),
+            0 => std::thread::sleep(CHILD_POLL_INTERVAL),
             1.. => return Ok(Some((child, PtraceStop::Ended(status)))),
             _ => return Err(io::Error::last_os_error()),
         }
@@ -352,7 +354,7 @@ pub fn wait_with_child(child: Tid) -> io::Result<Option<(Tid, PtraceStop)>> {
 ///
 /// # Errors
 /// The process is not a child, or its status was already taken.
-pub fn wait_child(process: Tid) -> io::Result<i32> {
+pub fn wait_for_child(process: Tid) -> io::Result<i32> {
     let mut status = 0;
     loop {
         // SAFETY: the pointer refers to a local variable of the type that the kernel writes.
@@ -400,24 +402,24 @@ fn parse_status(thread: Tid, status: i32) -> PtraceStop {
 /// Reads the message of a thread's event: the id of the new task, or for [`PtraceStop::Ending`] the wait status.
 pub fn event_message(thread: Tid) -> io::Result<u64> {
     let mut word = 0u64;
-    request(libc::PTRACE_GETEVENTMSG, thread, 0, &raw mut word as usize)?;
+    make_ptrace_request(libc::PTRACE_GETEVENTMSG, thread, 0, &raw mut word as usize)?;
     Ok(word)
 }
 
-fn request(what: u32, thread: Tid, address: usize, data: usize) -> io::Result<()> {
+fn make_ptrace_request(what: u32, thread: Tid, address: usize, data: usize) -> io::Result<()> {
     // This calls the kernel directly, since the C library's function returns peeked words as results.
     // SAFETY: callers pass integers, or pointers to objects of the size that the request reads or writes.
     let result = unsafe { libc::syscall(libc::SYS_ptrace, libc::c_long::from(what), thread, address, data) };
-    checked(result)
+    check_call_result(result)
 }
 
 /// Ignores the error `ESRCH`: the thread was killed meanwhile, and wait(2) reports its end.
-pub fn unless_gone(result: io::Result<()>) -> io::Result<()> {
+pub fn ignore_ended_thread(result: io::Result<()>) -> io::Result<()> {
     result.or_else(|e| if e.raw_os_error() == Some(libc::ESRCH) { Ok(()) } else { Err(e) })
 }
 
 /// System calls that fail with `EINTR` after a stop of their thread, although no handler has run (signal(7)).
-const INTERRUPTED_BY_STOPS: &[libc::c_long] = &[
+const CALLS_INTERRUPTED_BY_STOPS: &[libc::c_long] = &[
     libc::SYS_epoll_wait,
     libc::SYS_epoll_pwait,
     libc::SYS_epoll_pwait2,
@@ -430,12 +432,12 @@ const INTERRUPTED_BY_STOPS: &[libc::c_long] = &[
 /// If a stop has interrupted one of these system calls in a stopped thread, restarts the call with its full time limit, so that the program
 /// does not see an error caused by tracing.
 pub fn restart_interrupted_call(thread: Tid) -> io::Result<()> {
-    let registers = registers(thread)?;
+    let registers = read_registers(thread)?;
     let is_interrupted =
-        registers.rax as i64 == -i64::from(libc::EINTR) && INTERRUPTED_BY_STOPS.contains(&(registers.orig_rax as libc::c_long));
-    if is_interrupted && !has_pending(thread) {
+        registers.rax as i64 == -i64::from(libc::EINTR) && CALLS_INTERRUPTED_BY_STOPS.contains(&(registers.orig_rax as libc::c_long));
+    if is_interrupted && !has_pending_signals(thread) {
         let again = Registers { rax: registers.orig_rax, orig_rax: u64::MAX, rip: registers.rip - SYSCALL_LENGTH, ..registers };
-        set_registers(thread, &again)?;
+        write_registers(thread, &again)?;
     }
     Ok(())
 }
@@ -443,7 +445,7 @@ pub fn restart_interrupted_call(thread: Tid) -> io::Result<()> {
 const SYSCALL_LENGTH: u64 = 2;
 
 pub fn clear_debug_registers(thread: Tid) -> io::Result<()> {
-    const CONTROL: usize = 7;
-    set_debug_register(thread, CONTROL, 0)?;
+    const DEBUG_CONTROL_REGISTER: usize = 7;
+    set_debug_register(thread, DEBUG_CONTROL_REGISTER, 0)?;
     (0..4).try_for_each(|register| set_debug_register(thread, register, 0))
 }

@@ -3,23 +3,23 @@
 
 use crate::CollectError;
 use crate::copied_place::CopiedPlace;
-use crate::memory::{Memory, overlap};
+use crate::memory::{Memory, do_ranges_overlap};
 use crate::patches::{InstalledPatch, Relay, encode_jump};
 use crate::ptrace::{self, Registers, Tid};
-use crate::ring_layout::{DESTINATION_OFFSET, TARGET_OFFSET};
+use crate::ring_layout::{LOOKUP_DESTINATION_OFFSET, LOOKUP_TARGET_OFFSET};
 use crate::subject::TracedProcess;
 use crate::trampolines::{CodePlace, INT3, Trampolines};
 use std::collections::HashSet;
 use std::io;
 use std::ops::Range;
-use trodden_binary::instruction::{MAX_INSTRUCTION_LENGTH, decode};
+use trodden_binary::instruction::{MAX_INSTRUCTION_LENGTH, decode_instruction};
 
 impl Trampolines {
     /// Removes from the image what was written for code in `range`, which the program is about to change. The heads of that code's copies
     /// are made to jump back to the image, since other copies branch to them. All threads must be stopped;
     /// [`Trampolines::move_out_of_released_code`] moves those in such a copy.
     pub fn release(&mut self, range: &Range<u64>, subject: &TracedProcess) -> io::Result<()> {
-        self.release_pieces(range, &subject.memory)?;
+        self.release_copied_pieces(range, &subject.memory)?;
         let known = self.released.iter().map(|copy| copy.start).chain(self.areas.iter().map(|area| area.range.end));
         let known = known.chain(self.pieces.values().map(|piece| piece.start));
         let mut ends: Vec<u64> = self.patches.iter().map(|patch| patch.target).chain(known).collect();
@@ -28,7 +28,7 @@ impl Trampolines {
         let is_touched = |patch: &InstalledPatch| {
             let written = patch.address..patch.address + u64::from(patch.length);
             let mut originals = self.places_in(copy(patch)).filter_map(|(_, place)| self.image_address(&place));
-            overlap(&written, range) || originals.any(|at| is_instruction_in(at, range, subject))
+            do_ranges_overlap(&written, range) || originals.any(|at| is_instruction_in(at, range, subject))
         };
         let touched: HashSet<u64> = self.patches.iter().filter(|patch| is_touched(patch)).map(|patch| patch.address).collect();
         // A site that loses its relay gets a breakpoint instead.
@@ -88,12 +88,12 @@ impl Trampolines {
     pub fn move_out_of_released_code(&self, thread: Tid, step: &dyn Fn() -> Result<bool, CollectError>) -> Result<(), CollectError> {
         self.redirect_lookup(thread)?;
         loop {
-            let registers = ptrace::registers(thread)?;
+            let registers = ptrace::read_registers(thread)?;
             if !self.is_released(registers.rip) {
                 return Ok(());
             }
             return match self.place_at(registers.rip) {
-                CodePlace::At(place) => Ok(ptrace::set_registers(thread, &self.registers_in_image(thread, &place, &registers)?)?),
+                CodePlace::At(place) => Ok(ptrace::write_registers(thread, &self.registers_in_image(thread, &place, &registers)?)?),
                 CodePlace::Inside if step()? => continue,
                 CodePlace::Inside | CodePlace::Outside => Ok(()),
             };
@@ -103,15 +103,15 @@ impl Trampolines {
     /// If a stopped thread's lookup has found a copy of released code, lets it continue at the target in the image instead.
     fn redirect_lookup(&self, thread: Tid) -> Result<(), CollectError> {
         let Some(ring) = self.threads.get(&thread).map(|recorded| recorded.ring) else { return Ok(()) };
-        let target = self.rings.word(ring, TARGET_OFFSET)?;
-        if self.is_released(self.rings.word(ring, DESTINATION_OFFSET)?) {
-            self.rings.set_word(ring, DESTINATION_OFFSET, target)?;
+        let target = self.rings.word(ring, LOOKUP_TARGET_OFFSET)?;
+        if self.is_released(self.rings.word(ring, LOOKUP_DESTINATION_OFFSET)?) {
+            self.rings.set_word(ring, LOOKUP_DESTINATION_OFFSET, target)?;
         }
         // The destination is in `rcx` before it is in the ring.
-        let registers = ptrace::registers(thread)?;
+        let registers = ptrace::read_registers(thread)?;
         let is_in_lookup = matches!(self.place_at(registers.rip), CodePlace::At(CopiedPlace::Lookup { saved: true, .. }));
         if is_in_lookup && self.is_released(registers.rcx) {
-            ptrace::set_registers(thread, &Registers { rcx: target, ..registers })?;
+            ptrace::write_registers(thread, &Registers { rcx: target, ..registers })?;
         }
         Ok(())
     }
@@ -141,5 +141,5 @@ fn is_instruction_in(at: u64, range: &Range<u64>, subject: &TracedProcess) -> bo
     }
     let mut code = subject.memory.read_some(at, MAX_INSTRUCTION_LENGTH as usize);
     subject.session.hide_changes(at, &mut code);
-    decode(&code, at).is_some_and(|instruction| instruction.next_ip() > range.start)
+    decode_instruction(&code, at).is_some_and(|instruction| instruction.next_ip() > range.start)
 }

@@ -14,7 +14,7 @@
 use crate::calls::call_name;
 use crate::memory::Memory;
 use crate::ptrace::Tid;
-use crate::shown_mappings::ShownMappings;
+use crate::shown_mappings::MappingsShownToProgram;
 use crate::sink::ThreadNumber;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 /// The aspects of a run that are made repeatable; each can be switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RepeatRecipe {
+pub struct FixedRunConditions {
     /// True if addresses are not randomised.
     pub addresses: bool,
     /// True if the time is that of the first run.
@@ -36,7 +36,7 @@ pub struct RepeatRecipe {
     pub core: Option<usize>,
 }
 
-impl RepeatRecipe {
+impl FixedRunConditions {
     /// Everything fixed except the core.
     pub const ALL: Self = Self { addresses: true, time: true, randomness: true, processes: true, core: None };
     /// Nothing fixed.
@@ -45,7 +45,7 @@ impl RepeatRecipe {
 
 /// A recorded answer of the kernel that differs from run to run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CallAnswer {
+pub struct RecordedCallAnswer {
     thread: ThreadNumber,
     number: u64,
     result: i64,
@@ -68,7 +68,7 @@ pub struct RepeatedCall {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RunLog {
     /// The kernel's answers that may differ in other runs, in order.
-    pub answers: Vec<CallAnswer>,
+    pub answers: Vec<RecordedCallAnswer>,
     /// The system calls of each thread, in order.
     pub calls: Vec<Vec<RepeatedCall>>,
     process: Tid,
@@ -112,11 +112,11 @@ impl std::fmt::Display for RepeatDivergence {
 
 /// Records the system calls of a first run, or answers those of a later run from that record and compares the two runs.
 pub struct Repeater {
-    recipe: RepeatRecipe,
+    recipe: FixedRunConditions,
     first: Option<Arc<RunLog>>,
     log: RunLog,
     /// What the program reads about its own mappings.
-    pub shown: ShownMappings,
+    pub shown: MappingsShownToProgram,
     /// Indexes of the first run's unused answers by thread and call, in reverse order.
     next: HashMap<(ThreadNumber, u64), Vec<usize>>,
     pending: HashMap<Tid, PendingCall>,
@@ -145,25 +145,25 @@ pub enum CallEntry {
 }
 
 /// A call, the part of the recipe that covers it, and the argument index and length of each buffer that the call writes.
-type AnsweredCall = (i64, RecipePart, &'static [(usize, usize)]);
+type AnsweredCall = (i64, FixedRunCondition, &'static [(usize, usize)]);
 
 /// The system calls that are answered from the first run. A buffer length of 0 means that the call's result is the length.
-const ANSWERED_CALLS: &[AnsweredCall] = &[
-    (libc::SYS_clock_gettime, RecipePart::Time, &[(1, 16)]),
-    (libc::SYS_gettimeofday, RecipePart::Time, &[(0, 16), (1, 8)]),
-    (libc::SYS_time, RecipePart::Time, &[(0, 8)]),
-    (libc::SYS_times, RecipePart::Time, &[(0, 32)]),
-    (libc::SYS_getrusage, RecipePart::Time, &[(1, 144)]),
-    (libc::SYS_sysinfo, RecipePart::Time, &[(0, 112)]),
-    (libc::SYS_getcpu, RecipePart::Time, &[(0, 4), (1, 4)]),
-    (libc::SYS_getrandom, RecipePart::Randomness, &[(0, 0)]),
-    (libc::SYS_getpid, RecipePart::Processes, &[]),
-    (libc::SYS_gettid, RecipePart::Processes, &[]),
-    (libc::SYS_getppid, RecipePart::Processes, &[]),
+const CALLS_ANSWERED_FROM_LOG: &[AnsweredCall] = &[
+    (libc::SYS_clock_gettime, FixedRunCondition::Time, &[(1, 16)]),
+    (libc::SYS_gettimeofday, FixedRunCondition::Time, &[(0, 16), (1, 8)]),
+    (libc::SYS_time, FixedRunCondition::Time, &[(0, 8)]),
+    (libc::SYS_times, FixedRunCondition::Time, &[(0, 32)]),
+    (libc::SYS_getrusage, FixedRunCondition::Time, &[(1, 144)]),
+    (libc::SYS_sysinfo, FixedRunCondition::Time, &[(0, 112)]),
+    (libc::SYS_getcpu, FixedRunCondition::Time, &[(0, 4), (1, 4)]),
+    (libc::SYS_getrandom, FixedRunCondition::Randomness, &[(0, 0)]),
+    (libc::SYS_getpid, FixedRunCondition::Processes, &[]),
+    (libc::SYS_gettid, FixedRunCondition::Processes, &[]),
+    (libc::SYS_getppid, FixedRunCondition::Processes, &[]),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum RecipePart {
+enum FixedRunCondition {
     Time,
     Randomness,
     Processes,
@@ -171,7 +171,7 @@ enum RecipePart {
 
 impl Repeater {
     /// Creates the repeater for a first run (`None`), or for a run that repeats `first`.
-    pub fn new(recipe: RepeatRecipe, first: Option<Arc<RunLog>>, shown: ShownMappings) -> Self {
+    pub fn new(recipe: FixedRunConditions, first: Option<Arc<RunLog>>, shown: MappingsShownToProgram) -> Self {
         let mut next: HashMap<(ThreadNumber, u64), Vec<usize>> = HashMap::new();
         for (index, answer) in first.iter().flat_map(|log| log.answers.iter().enumerate()).rev() {
             next.entry((answer.thread, answer.number)).or_default().push(index);
@@ -218,8 +218,8 @@ impl Repeater {
             return CallEntry::Run;
         }
         let mut hash = Xxh3::new();
-        crate::calls::hash_entry(number, &arguments, memory, &mut hash);
-        let answered = self.first.is_some() && self.is_answered(number, &arguments);
+        crate::calls::hash_call_input(number, &arguments, memory, &mut hash);
+        let answered = self.first.is_some() && self.is_answered_from_log(number, &arguments);
         let answer = if answered { self.next.get_mut(&(thread, number)).and_then(Vec::pop) } else { None };
         let reads_mappings = number as i64 == libc::SYS_read && self.shown.is_answered(arguments[0]);
         self.pending.insert(tid, PendingCall { number, arguments, answer, reads_mappings, hash });
@@ -239,16 +239,16 @@ impl Repeater {
     }
 
     /// Returns true if the system call that a thread is in reads the program's mappings.
-    pub fn reads_mappings(&self, tid: Tid) -> bool {
+    pub fn is_reading_mappings(&self, tid: Tid) -> bool {
         self.pending.get(&tid).is_some_and(|call| call.reads_mappings)
     }
 
     /// Handles the end of a system call. Returns the result that replaces the kernel's, if any.
     pub fn exit(&mut self, tid: Tid, thread: ThreadNumber, result: i64, memory: &Memory) -> std::io::Result<Option<i64>> {
         // Results of calls that a signal has interrupted and that the kernel restarts.
-        const RESTART_RESULTS: std::ops::RangeInclusive<i64> = -516..=-512;
+        const RESTARTED_CALL_RESULTS: std::ops::RangeInclusive<i64> = -516..=-512;
         let Some(mut call) = self.pending.remove(&tid) else { return Ok(None) };
-        if RESTART_RESULTS.contains(&result) {
+        if RESTARTED_CALL_RESULTS.contains(&result) {
             self.interrupted.insert(tid, call);
             return Ok(None);
         }
@@ -267,33 +267,34 @@ impl Repeater {
                 let written = memory.write(call.arguments[1], &text);
                 CallResult::Replaced(written.map_or(-i64::from(libc::EFAULT), |()| text.len() as i64))
             }
-            _ if self.is_answered(call.number, &call.arguments) => {
-                self.record(thread, &call, result, memory);
+            _ if self.is_answered_from_log(call.number, &call.arguments) => {
+                self.record_call(thread, &call, result, memory);
                 CallResult::Kept(result)
             }
             _ => self.translate_result(&call, thread, result),
         };
-        self.track_files(&call, result.value());
-        crate::calls::hash_exit(call.number, &call.arguments, result.value(), memory, &mut call.hash);
-        self.compare(thread, &call, result.value());
+        self.track_open_mapping_files(&call, result.value());
+        crate::calls::hash_call_output(call.number, &call.arguments, result.value(), memory, &mut call.hash);
+        self.compare_with_first_run(thread, &call, result.value());
         Ok(match result {
             CallResult::Replaced(result) => Some(result),
             CallResult::Kept(_) => None,
         })
     }
 
-    fn is_answered(&self, number: u64, arguments: &[u64; 6]) -> bool {
+    fn is_answered_from_log(&self, number: u64, arguments: &[u64; 6]) -> bool {
         let on = |part| match part {
-            RecipePart::Time => self.recipe.time,
-            RecipePart::Randomness => self.recipe.randomness,
-            RecipePart::Processes => self.recipe.processes,
+            FixedRunCondition::Time => self.recipe.time,
+            FixedRunCondition::Randomness => self.recipe.randomness,
+            FixedRunCondition::Processes => self.recipe.processes,
         };
         let random_read = number as i64 == libc::SYS_read && self.recipe.randomness && self.random_files.contains(&(arguments[0] as i64));
-        random_read || ANSWERED_CALLS.iter().any(|(n, part, _)| *n as u64 == number && on(*part))
+        random_read || CALLS_ANSWERED_FROM_LOG.iter().any(|(n, part, _)| *n as u64 == number && on(*part))
     }
 
-    fn record(&mut self, thread: ThreadNumber, call: &PendingCall, result: i64, memory: &Memory) {
-        let pointers = ANSWERED_CALLS.iter().find(|(n, ..)| *n as u64 == call.number).map_or(&[(1, 0)][..], |(_, _, pointers)| pointers);
+    fn record_call(&mut self, thread: ThreadNumber, call: &PendingCall, result: i64, memory: &Memory) {
+        let pointers =
+            CALLS_ANSWERED_FROM_LOG.iter().find(|(n, ..)| *n as u64 == call.number).map_or(&[(1, 0)][..], |(_, _, pointers)| pointers);
         let mut written = Vec::new();
         for (argument, length) in pointers {
             let length = if *length == 0 { usize::try_from(result).unwrap_or(0) } else { *length };
@@ -301,7 +302,7 @@ impl Repeater {
                 written.push((*argument, memory.read_some(call.arguments[*argument], length)));
             }
         }
-        self.log.answers.push(CallAnswer { thread, number: call.number, result, written });
+        self.log.answers.push(RecordedCallAnswer { thread, number: call.number, result, written });
     }
 
     fn translate_result(&mut self, call: &PendingCall, thread: ThreadNumber, result: i64) -> CallResult {
@@ -313,16 +314,16 @@ impl Repeater {
     }
 
     /// Keeps track of the open files that yield random numbers.
-    fn track_files(&mut self, call: &PendingCall, result: i64) {
+    fn track_open_mapping_files(&mut self, call: &PendingCall, result: i64) {
         match call.number as i64 {
             libc::SYS_close => {
                 self.random_files.retain(|f| *f != call.arguments[0] as i64);
-                self.shown.note_close(call.arguments[0]);
+                self.shown.note_descriptor_closed(call.arguments[0]);
             }
             libc::SYS_openat | libc::SYS_open | libc::SYS_openat2 if result >= 0 => {
-                self.shown.note_open(self.log.process, result as u64);
+                self.shown.note_descriptor_opened(self.log.process, result as u64);
                 self.random_files.retain(|f| *f != result);
-                if [b"/dev/urandom".as_slice(), b"/dev/random"].iter().any(|path| crate::calls::path_hash(path) == call.hash.digest()) {
+                if [b"/dev/urandom".as_slice(), b"/dev/random"].iter().any(|path| crate::calls::hash_path(path) == call.hash.digest()) {
                     self.random_files.push(result);
                 }
             }
@@ -330,7 +331,7 @@ impl Repeater {
         }
     }
 
-    fn compare(&mut self, thread: ThreadNumber, call: &PendingCall, result: i64) {
+    fn compare_with_first_run(&mut self, thread: ThreadNumber, call: &PendingCall, result: i64) {
         let result = if crate::calls::has_process_id(call.number) && result > 0 { 1 } else { result };
         let record = RepeatedCall { number: call.number, result, data: call.hash.digest() };
         let index = thread.0 as usize;

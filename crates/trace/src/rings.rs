@@ -9,8 +9,8 @@
 use crate::CollectError;
 use crate::memory::Memory;
 use crate::ptrace::Tid;
-use crate::ring_layout::{CURSOR_OFFSET, RING_SIZE, SAVED_OFFSET, SYMBOLS_OFFSET};
-use crate::subject::{MIN_AREA_SIZE, TracedProcess};
+use crate::ring_layout::{RING_CURSOR_OFFSET, RING_SIZE, RING_SYMBOLS_OFFSET, SAVED_REGISTERS_OFFSET};
+use crate::subject::{MIN_INJECTED_AREA_SIZE, TracedProcess};
 use object::pod::bytes_of_slice_mut;
 use std::fs::File;
 use std::io;
@@ -21,10 +21,10 @@ use std::os::unix::fs::FileExt;
 /// Distance in bytes between the starts of two rings.
 pub const RING_STRIDE: u64 = RING_SIZE + 4096;
 /// Number of rings, and thus the maximum number of threads at a time. Unused rings take address space but no memory.
-pub const RINGS: u64 = 4096;
+pub const MAX_RINGS: u64 = 4096;
 
 #[derive(Debug)]
-pub struct Rings {
+pub struct RingBuffers {
     file: File,
     start: u64,
     free: Vec<u64>,
@@ -34,9 +34,9 @@ pub struct Rings {
 
 /// The number of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Ring(u64);
+pub struct RingBufferIndex(u64);
 
-impl Rings {
+impl RingBuffers {
     /// Maps the rings into a process. `place` is the address of a buffer for a path, and `stub` is the address of the system call stub.
     ///
     /// # Errors
@@ -50,10 +50,10 @@ impl Rings {
             }
             File::from_raw_fd(descriptor)
         };
-        file.set_len(RINGS * RING_STRIDE)?;
+        file.set_len(MAX_RINGS * RING_STRIDE)?;
         let path = format!("/proc/{}/fd/{}\0", std::process::id(), file.as_raw_fd());
         subject.memory.write(place, path.as_bytes())?;
-        let call = |number, arguments| subject.inject(subject.process, Some(stub), number, arguments);
+        let call = |number, arguments| subject.inject_system_call(subject.process, Some(stub), number, arguments);
         let failure = |what: &str, result: i64| CollectError::Unexpected {
             what: format!(
                 "it cannot {what} the ring buffers of the trampolines ({}). Use `--collector ptrace`",
@@ -68,65 +68,65 @@ impl Rings {
         let protection = (libc::PROT_READ | libc::PROT_WRITE) as u64;
         let flags = (libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE) as u64;
         let start =
-            call(libc::SYS_mmap, [ring_address(&subject.injected_area()), RINGS * RING_STRIDE, protection, flags, opened as u64, 0])?;
+            call(libc::SYS_mmap, [ring_address(&subject.injected_area()), MAX_RINGS * RING_STRIDE, protection, flags, opened as u64, 0])?;
         call(libc::SYS_close, [opened as u64, 0, 0, 0, 0, 0])?;
         if (-4095..0).contains(&start) {
             return Err(failure("map", start));
         }
-        Ok(Self { file, start: start as u64, free: (0..RINGS).rev().collect(), symbols: Vec::new() })
+        Ok(Self { file, start: start as u64, free: (0..MAX_RINGS).rev().collect(), symbols: Vec::new() })
     }
 
     pub fn span(&self) -> Range<u64> {
-        self.start..self.start + RINGS * RING_STRIDE
+        self.start..self.start + MAX_RINGS * RING_STRIDE
     }
 
     /// Assigns a free ring, which is empty.
     ///
     /// # Errors
     /// All rings are in use.
-    pub fn acquire(&mut self) -> Result<Ring, CollectError> {
-        let what = || CollectError::Unexpected { what: format!("it has more than {RINGS} threads. Use `--collector ptrace`") };
-        let ring = Ring(self.free.pop().ok_or_else(what)?);
+    pub fn acquire(&mut self) -> Result<RingBufferIndex, CollectError> {
+        let what = || CollectError::Unexpected { what: format!("it has more than {MAX_RINGS} threads. Use `--collector ptrace`") };
+        let ring = RingBufferIndex(self.free.pop().ok_or_else(what)?);
         self.set_cursor(ring, -(RING_SIZE as i64))?;
         Ok(ring)
     }
 
-    pub fn release(&mut self, ring: Ring) {
+    pub fn release(&mut self, ring: RingBufferIndex) {
         self.free.push(ring.0);
     }
 
-    pub fn address(&self, ring: Ring) -> u64 {
+    pub fn address(&self, ring: RingBufferIndex) -> u64 {
         self.start + ring.0 * RING_STRIDE
     }
 
     /// Reads a ring's cursor: the negative distance in bytes from the next free symbol to the end of the ring.
-    pub fn cursor(&self, ring: Ring) -> io::Result<i64> {
-        Ok((self.word(ring, CURSOR_OFFSET)? as i64).clamp(-(RING_SIZE as i64), 0))
+    pub fn cursor(&self, ring: RingBufferIndex) -> io::Result<i64> {
+        Ok((self.word(ring, RING_CURSOR_OFFSET)? as i64).clamp(-(RING_SIZE as i64), 0))
     }
 
-    pub fn set_cursor(&self, ring: Ring, cursor: i64) -> io::Result<()> {
-        self.file.write_all_at(&cursor.to_le_bytes(), ring.0 * RING_STRIDE + CURSOR_OFFSET)
+    pub fn set_cursor(&self, ring: RingBufferIndex, cursor: i64) -> io::Result<()> {
+        self.file.write_all_at(&cursor.to_le_bytes(), ring.0 * RING_STRIDE + RING_CURSOR_OFFSET)
     }
 
-    pub fn saved_rcx(&self, ring: Ring) -> io::Result<u64> {
-        self.word(ring, SAVED_OFFSET)
+    pub fn read_saved_rcx(&self, ring: RingBufferIndex) -> io::Result<u64> {
+        self.word(ring, SAVED_REGISTERS_OFFSET)
     }
 
-    pub fn take_symbols(&mut self, ring: Ring) -> io::Result<&[u32]> {
+    pub fn take_symbols(&mut self, ring: RingBufferIndex) -> io::Result<&[u32]> {
         let length = RING_SIZE as i64 + self.cursor(ring)?;
         const { assert!(cfg!(target_endian = "little")) };
         self.symbols.resize(length as usize / 4, 0);
-        self.file.read_exact_at(bytes_of_slice_mut(&mut self.symbols), ring.0 * RING_STRIDE + SYMBOLS_OFFSET)?;
+        self.file.read_exact_at(bytes_of_slice_mut(&mut self.symbols), ring.0 * RING_STRIDE + RING_SYMBOLS_OFFSET)?;
         self.set_cursor(ring, -(RING_SIZE as i64))?;
         Ok(&self.symbols)
     }
 
-    pub fn set_word(&self, ring: Ring, at: u64, word: u64) -> io::Result<()> {
+    pub fn set_word(&self, ring: RingBufferIndex, at: u64, word: u64) -> io::Result<()> {
         self.file.write_all_at(&word.to_le_bytes(), ring.0 * RING_STRIDE + at)
     }
 
     /// Reads the word at an offset in a ring.
-    pub fn word(&self, ring: Ring, at: u64) -> io::Result<u64> {
+    pub fn word(&self, ring: RingBufferIndex, at: u64) -> io::Result<u64> {
         let mut word = [0; 8];
         self.file.read_exact_at(&mut word, ring.0 * RING_STRIDE + at)?;
         Ok(u64::from_le_bytes(word))
@@ -137,9 +137,13 @@ impl Rings {
 /// mappings.
 fn ring_address(area: &Range<u64>) -> u64 {
     // Size in bytes of the reserved address range, which is more than all rings need.
-    const RESERVED_SIZE: u64 = 8 << 30;
-    const { assert!(RINGS * RING_STRIDE < RESERVED_SIZE) };
-    if area.start > 4 * RESERVED_SIZE { area.start - RESERVED_SIZE } else { area.end + MIN_AREA_SIZE }
+    const RESERVED_ADDRESS_SPACE_BYTES: u64 = 8 << 30;
+    const { assert!(MAX_RINGS * RING_STRIDE < RESERVED_ADDRESS_SPACE_BYTES) };
+    if area.start > 4 * RESERVED_ADDRESS_SPACE_BYTES {
+        area.start - RESERVED_ADDRESS_SPACE_BYTES
+    } else {
+        area.end + MIN_INJECTED_AREA_SIZE
+    }
 }
 
 /// Reads the code of an image in memory: start address and bytes of each range.

@@ -3,7 +3,7 @@
 use crate::images::Library;
 use crate::launcher::ProgramStart;
 use crate::parked::ParkedProcess;
-use crate::repeat::{RepeatRecipe, RunLog};
+use crate::repeat::{FixedRunConditions, RunLog};
 use crate::subject::Executable;
 use std::collections::HashSet;
 use std::ops::Range;
@@ -56,7 +56,7 @@ pub struct TraceRun<'a> {
     /// Starts of blocks that do not record themselves. Jumps to these targets are always recorded.
     pub unwatched: &'a HashSet<u64>,
     /// The aspects of the run that are made repeatable.
-    pub recipe: RepeatRecipe,
+    pub recipe: FixedRunConditions,
     /// The record of the first run, if this run repeats it.
     pub first: Option<Arc<RunLog>>,
     /// Ends the collection once the flag is true.

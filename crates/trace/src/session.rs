@@ -9,10 +9,10 @@
 use crate::CollectError;
 use crate::code_guard::CodeGuard;
 use crate::journal::{AddressLimit, CodeChanges, JournalEntry, SharedCodeChanges};
-use crate::memory::{Memory, outside};
-use crate::ptrace::{self, PtraceStop, Resume, Tid, restart_interrupted_call, unless_gone};
+use crate::memory::{Memory, parts_outside_range};
+use crate::ptrace::{self, PtraceStop, ResumeMode, Tid, ignore_ended_thread, restart_interrupted_call};
 use crate::signal_state::SignalState;
-use crate::system::unpin;
+use crate::system::unpin_thread;
 use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -108,7 +108,7 @@ impl Session {
     }
 
     /// Raises the limit on the address space by the size of what is mapped for the recording, including what is about to be mapped.
-    pub fn fit_address_limit(&self) {
+    pub fn apply_address_limit(&self) {
         let own = self.address_limit().or_else(|| AddressLimit::of(self.process).filter(|limit| limit.is_limited()));
         if let Some(own) = own {
             self.set_address_limit(own);
@@ -169,7 +169,7 @@ impl Session {
         let all = std::mem::take(entries);
         entries.extend(all.into_iter().flat_map(|entry| match entry {
             JournalEntry::KeyedProtection(range, protection) => {
-                outside(&range, gone).map(|rest| JournalEntry::KeyedProtection(rest, protection)).collect()
+                parts_outside_range(&range, gone).map(|rest| JournalEntry::KeyedProtection(rest, protection)).collect()
             }
             other => vec![other],
         }));
@@ -185,9 +185,9 @@ impl Session {
     }
 
     /// Lets a thread that executes a different program run on all cores.
-    pub fn unbind(&self, thread: Tid) {
+    pub fn release_thread_from_session(&self, thread: Tid) {
         if self.state.borrow().entries.iter().any(|entry| matches!(entry, JournalEntry::Affinity)) {
-            unpin(thread);
+            unpin_thread(thread);
         }
     }
 
@@ -207,20 +207,20 @@ impl Session {
     }
 
     /// Resumes a stopped thread and delivers `signal`, unless that is 0. A thread that is gone is not an error.
-    pub fn resume(&self, thread: Tid, how: Resume, signal: i32) -> io::Result<()> {
+    pub fn resume(&self, thread: Tid, how: ResumeMode, signal: i32) -> io::Result<()> {
         self.add_thread(thread, false);
-        unless_gone(ptrace::resume(thread, how, signal))
+        ignore_ended_thread(ptrace::resume_thread(thread, how, signal))
     }
 
     /// Leaves a thread in its group stop; its next stop is reported.
     pub fn listen(&self, thread: Tid) -> io::Result<()> {
         self.add_thread(thread, false);
-        unless_gone(ptrace::listen(thread))
+        ignore_ended_thread(ptrace::keep_thread_stopped(thread))
     }
 
     /// Detaches from a stopped thread and delivers `signal`, unless that is 0. Returns false if the thread was gone.
     pub fn detach(&self, thread: Tid, signal: i32) -> io::Result<bool> {
-        match ptrace::detach(thread, signal) {
+        match ptrace::detach_thread(thread, signal) {
             Ok(()) => {
                 self.drop_thread(thread);
                 Ok(true)
@@ -241,7 +241,7 @@ impl Session {
         let kept = self.state.borrow_mut().events.pop_front();
         match kept {
             Some(event) => Ok(Some(event)),
-            None => Ok(ptrace::wait_interruptibly()?.inspect(|event| self.note_stop(*event))),
+            None => Ok(ptrace::wait_interruptibly()?.inspect(|event| self.note_thread_stop(*event))),
         }
     }
 
@@ -269,18 +269,18 @@ impl Session {
             let is_ending = |event: &(Tid, PtraceStop)| event.0 != thread && event.1 == PtraceStop::Ending;
             let ending: Vec<Tid> = self.state.borrow().events.iter().filter(|event| is_ending(event)).map(|event| event.0).collect();
             self.state.borrow_mut().events.retain(|event| !is_ending(event));
-            ending.into_iter().try_for_each(|other| self.resume(other, Resume::Continue, 0))?;
+            ending.into_iter().try_for_each(|other| self.resume(other, ResumeMode::Continue, 0))?;
         }
         let gone = || io::Error::from_raw_os_error(libc::ESRCH);
         let event = match kept {
             Some(event) => event,
             None => loop {
-                let event = ptrace::wait(-1)?.ok_or_else(gone)?;
-                self.note_stop(event);
+                let event = ptrace::wait_for_thread(-1)?.ok_or_else(gone)?;
+                self.note_thread_stop(event);
                 match event {
                     (found, _) if found == thread => break event,
                     // The first thread's end is reported only after this one has ended.
-                    (other, PtraceStop::Ending) if thread == self.process => self.resume(other, Resume::Continue, 0)?,
+                    (other, PtraceStop::Ending) if thread == self.process => self.resume(other, ResumeMode::Continue, 0)?,
                     other => self.state.borrow_mut().events.push_back(other),
                 }
             },
@@ -294,7 +294,7 @@ impl Session {
         }
     }
 
-    fn note_stop(&self, (thread, what): (Tid, PtraceStop)) {
+    fn note_thread_stop(&self, (thread, what): (Tid, PtraceStop)) {
         match what {
             PtraceStop::Ended(_) => self.drop_thread(thread),
             _ => self.add_thread(thread, true),
@@ -330,9 +330,11 @@ impl Session {
         let stub = Some(self.stub.get()).filter(|stub| *stub != 0);
         for entry in entries.iter().rev() {
             match entry {
-                JournalEntry::Registers(thread, registers) => note(entry, ptrace::set_registers(*thread, registers).map_err(Into::into)),
+                JournalEntry::Registers(thread, registers) => note(entry, ptrace::write_registers(*thread, registers).map_err(Into::into)),
                 JournalEntry::SignalMask(thread, mask) => note(entry, ptrace::set_signal_mask(*thread, *mask).map_err(Into::into)),
-                JournalEntry::KeyRights(thread, rights) => note(entry, ptrace::set_key_rights(*thread, *rights).map_err(Into::into)),
+                JournalEntry::KeyRights(thread, rights) => {
+                    note(entry, ptrace::set_protection_key_rights(*thread, *rights).map_err(Into::into))
+                }
                 _ => {}
             }
         }
@@ -348,19 +350,19 @@ impl Session {
                 JournalEntry::Protection(code, protection) => note(entry, self.restore_protection(threads, code, *protection)),
                 JournalEntry::KeyedProtection(code, protection) => {
                     let arguments = [code.start, code.end - code.start, *protection as u64, 0, 0, 0];
-                    note(entry, self.inject_in_any(threads, stub, libc::SYS_pkey_mprotect, arguments));
+                    note(entry, self.inject_call_in_any_thread(threads, stub, libc::SYS_pkey_mprotect, arguments));
                     let arguments = [code.start, code.end - code.start, libc::MADV_NORMAL as u64, 0, 0, 0];
-                    note(entry, self.inject_in_any(threads, stub, libc::SYS_madvise, arguments));
+                    note(entry, self.inject_call_in_any_thread(threads, stub, libc::SYS_madvise, arguments));
                 }
                 JournalEntry::ProtectionKey(key) => {
-                    note(entry, self.inject_in_any(threads, stub, libc::SYS_pkey_free, [u64::from(*key), 0, 0, 0, 0, 0]));
+                    note(entry, self.inject_call_in_any_thread(threads, stub, libc::SYS_pkey_free, [u64::from(*key), 0, 0, 0, 0, 0]));
                 }
                 JournalEntry::DebugRegisters(thread) => note(entry, ptrace::clear_debug_registers(*thread).map_err(Into::into)),
                 JournalEntry::TimeStampCounter => {
-                    let free = |thread: Tid| self.enable_time_stamps(self.own_memory()?, thread, stub);
+                    let free = |thread: Tid| self.enable_rdtsc(self.own_memory()?, thread, stub);
                     threads.iter().for_each(|thread| note(entry, free(*thread)));
                 }
-                JournalEntry::Affinity => threads.iter().chain(others).for_each(|thread| unpin(*thread)),
+                JournalEntry::Affinity => threads.iter().chain(others).for_each(|thread| unpin_thread(*thread)),
                 _ => {}
             }
         }
@@ -384,7 +386,7 @@ impl Session {
 
     fn restore_protection(&self, threads: &[Tid], code: &Range<u64>, protection: i32) -> Result<(), CollectError> {
         let arguments = [code.start, code.end - code.start, protection as u64, 0, 0, 0];
-        self.inject_in_any(threads, Some(self.stub.get()), libc::SYS_mprotect, arguments)
+        self.inject_call_in_any_thread(threads, Some(self.stub.get()), libc::SYS_mprotect, arguments)
     }
 
     /// Unmaps a range, unless a thread is executing there.
@@ -397,16 +399,22 @@ impl Session {
             // The trap after an ordinary injected call would reset the program's action for SIGTRAP. The stub still exists, because the
             // area with it is unmapped last.
             Some(thread) if self.may_be_ignored(libc::SIGTRAP) && self.stub() != 0 => {
-                self.inject_without_signal(*thread, libc::SYS_munmap, arguments).map(drop)
+                self.inject_call_without_signal(*thread, libc::SYS_munmap, arguments).map(drop)
             }
-            _ => self.inject_in_any(threads, None, libc::SYS_munmap, arguments),
+            _ => self.inject_call_in_any_thread(threads, None, libc::SYS_munmap, arguments),
         }
     }
 
     /// Makes a system call in the first of `threads` that still exists.
-    fn inject_in_any(&self, threads: &[Tid], at: Option<u64>, number: libc::c_long, arguments: [u64; 6]) -> Result<(), CollectError> {
+    fn inject_call_in_any_thread(
+        &self,
+        threads: &[Tid],
+        at: Option<u64>,
+        number: libc::c_long,
+        arguments: [u64; 6],
+    ) -> Result<(), CollectError> {
         for thread in threads {
-            match self.inject(self.own_memory()?, *thread, at, number, arguments) {
+            match self.inject_system_call(self.own_memory()?, *thread, at, number, arguments) {
                 Ok(0) => return Ok(()),
                 Ok(result) => return Err(io::Error::from_raw_os_error(-result as i32).into()),
                 Err(CollectError::System(e)) if e.raw_os_error() == Some(libc::ESRCH) => {}
@@ -425,14 +433,14 @@ impl Session {
             let arguments = [range.start, range.end - range.start, 0, 0, 0, 0];
             // A trap would reset an ignored signal's action. The area with the stub is unmapped last.
             match self.may_be_ignored(libc::SIGTRAP) && self.stub() != 0 {
-                true => self.inject_without_signal(child, libc::SYS_munmap, arguments).map(drop),
-                false => self.inject(&memory, child, None, libc::SYS_munmap, arguments).map(drop),
+                true => self.inject_call_without_signal(child, libc::SYS_munmap, arguments).map(drop),
+                false => self.inject_system_call(&memory, child, None, libc::SYS_munmap, arguments).map(drop),
             }
         });
         // The injected calls have removed the parent's entries.
         self.state.borrow_mut().entries = own;
         if self.address_limit().is_some() {
-            self.fit_address_limit();
+            self.apply_address_limit();
         }
         unmapped
     }
@@ -467,7 +475,7 @@ impl Session {
 
     /// Closes the session because of an error, to which it adds the changes that could not be undone. If the process has ended, the error
     /// says so.
-    pub fn close_after(&self, error: CollectError) -> CollectError {
+    pub fn close_after_error(&self, error: CollectError) -> CollectError {
         let unrestored = self.close();
         match error {
             CollectError::System(e) if e.raw_os_error() == Some(libc::ESRCH) => {
@@ -482,7 +490,7 @@ impl Session {
         let running =
             |state: &SessionState| -> Vec<Tid> { state.threads.iter().filter(|thread| !thread.1).map(|thread| *thread.0).collect() };
         for thread in running(&self.state.borrow()) {
-            unless_gone(ptrace::interrupt(thread))?;
+            ignore_ended_thread(ptrace::interrupt_thread(thread))?;
         }
         while !self.state.borrow().events.is_empty() || !running(&self.state.borrow()).is_empty() {
             let Some((thread, what)) = self.next_event_uninterrupted()? else {
@@ -492,15 +500,15 @@ impl Session {
             match what {
                 PtraceStop::Ended(_) => {}
                 PtraceStop::Ending => {
-                    self.resume(thread, Resume::Continue, 0)?;
+                    self.resume(thread, ResumeMode::Continue, 0)?;
                     self.drop_thread(thread);
                 }
                 PtraceStop::Signal(signal) if self.is_code_fault(thread, signal) || self.undo_breakpoint(thread, signal) => {}
                 PtraceStop::Signal(signal) => drop(signals.insert(thread, signal)),
-                PtraceStop::Interrupted | PtraceStop::GroupStopped => unless_gone(restart_interrupted_call(thread))?,
+                PtraceStop::Interrupted | PtraceStop::GroupStopped => ignore_ended_thread(restart_interrupted_call(thread))?,
                 _ => {
-                    unless_gone(ptrace::interrupt(thread))?;
-                    self.resume(thread, Resume::Continue, 0)?;
+                    ignore_ended_thread(ptrace::interrupt_thread(thread))?;
+                    self.resume(thread, ResumeMode::Continue, 0)?;
                 }
             }
         }

@@ -7,7 +7,7 @@
 //!
 //! Not covered: `smaps`, `map_files` and the like, `pread`, `lseek`, and children that read their parent's file.
 
-use crate::memory::overlap;
+use crate::memory::do_ranges_overlap;
 use crate::ptrace::Tid;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -17,18 +17,18 @@ const READ_BUFFER_SIZE: usize = 4096;
 
 /// What a program sees of its own mappings, and its open files that list them.
 #[derive(Debug, Default)]
-pub struct ShownMappings {
+pub struct MappingsShownToProgram {
     hidden: Vec<Range<u64>>,
     code: Vec<MappingLine>,
     /// Pages of code that are currently not executable, because the program reads them.
     data_views: Vec<u64>,
-    files: HashMap<u64, ReadPosition>,
+    files: HashMap<u64, MappingsReadPosition>,
     /// True if the program may have opened a file of its memory (`/proc/self/mem`).
     has_memory: bool,
 }
 
 #[derive(Clone, Debug, Default)]
-struct ReadPosition {
+struct MappingsReadPosition {
     /// End address of the last line that was read.
     next: u64,
     /// The end of a line that did not fit.
@@ -45,12 +45,12 @@ struct MappingLine {
     file: String,
 }
 
-impl ShownMappings {
+impl MappingsShownToProgram {
     /// Records the state of a stopped process. Mappings in `hidden` are not shown, and the code in the ranges `code` will always be shown
     /// as it is now.
     pub fn new(process: Tid, hidden: Vec<Range<u64>>, code: &[Range<u64>]) -> std::io::Result<Self> {
         let lines = lines(process)?;
-        let is_code = |line: &MappingLine| line.protection.contains('x') && code.iter().any(|c| overlap(c, &line.range));
+        let is_code = |line: &MappingLine| line.protection.contains('x') && code.iter().any(|c| do_ranges_overlap(c, &line.range));
         let descriptors =
             std::fs::read_dir(format!("/proc/{process}/fd"))?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
         let has_memory = descriptors.into_iter().any(|descriptor| is_proc_file(process, descriptor, "mem"));
@@ -68,22 +68,22 @@ impl ShownMappings {
 
     pub fn forget(&mut self, hidden: &Range<u64>, code: &[Range<u64>]) {
         self.hidden.retain(|h| h != hidden);
-        self.code.retain(|line| !code.iter().any(|c| overlap(c, &line.range)));
+        self.code.retain(|line| !code.iter().any(|c| do_ranges_overlap(c, &line.range)));
     }
 
     pub fn hide(&mut self, mapping: Range<u64>) {
         self.hidden.push(mapping);
     }
 
-    pub fn note_data_views(&mut self, pages: Vec<u64>) {
+    pub fn note_pages_in_data_view(&mut self, pages: Vec<u64>) {
         self.data_views = pages;
     }
 
-    pub fn note_open(&mut self, process: Tid, descriptor: u64) {
+    pub fn note_descriptor_opened(&mut self, process: Tid, descriptor: u64) {
         self.has_memory |= is_proc_file(process, descriptor, "mem");
         match is_proc_file(process, descriptor, "maps") {
-            true => drop(self.files.insert(descriptor, ReadPosition::default())),
-            false => self.note_close(descriptor),
+            true => drop(self.files.insert(descriptor, MappingsReadPosition::default())),
+            false => self.note_descriptor_closed(descriptor),
         }
     }
 
@@ -96,7 +96,7 @@ impl ShownMappings {
         information.lines().find_map(|line| line.strip_prefix("pos:")?.trim().parse().ok())
     }
 
-    pub fn note_close(&mut self, descriptor: u64) {
+    pub fn note_descriptor_closed(&mut self, descriptor: u64) {
         self.files.remove(&descriptor);
     }
 
@@ -112,7 +112,7 @@ impl ShownMappings {
     }
 
     fn visible_lines(&self, lines: Vec<MappingLine>) -> Vec<MappingLine> {
-        let visible = lines.into_iter().filter(|line| !self.hidden.iter().any(|h| overlap(h, &line.range)));
+        let visible = lines.into_iter().filter(|line| !self.hidden.iter().any(|h| do_ranges_overlap(h, &line.range)));
         self.join_code_lines(visible.flat_map(|line| self.split_code_line(line)))
     }
 
@@ -162,7 +162,7 @@ impl ShownMappings {
     }
 }
 
-impl ReadPosition {
+impl MappingsReadPosition {
     fn read(&mut self, lines: &[MappingLine], size: usize) -> Vec<u8> {
         let left = self.rest.len().min(size);
         let mut read: Vec<u8> = self.rest.drain(..left).collect();
@@ -249,8 +249,8 @@ mod tests {
         let process = child.id() as Tid;
         for size in [1, 7, 100, 1000, 4095, 4096, 5000, 1 << 16] {
             let mut file = std::fs::File::open(format!("/proc/{process}/maps")).unwrap();
-            let mut shown = ShownMappings::new(process, Vec::new(), &[]).unwrap();
-            shown.files.insert(3, ReadPosition::default());
+            let mut shown = MappingsShownToProgram::new(process, Vec::new(), &[]).unwrap();
+            shown.files.insert(3, MappingsReadPosition::default());
             let mut buffer = vec![0; size];
             loop {
                 let read = file.read(&mut buffer).unwrap();
@@ -266,13 +266,13 @@ mod tests {
 
     #[test]
     fn maps_files_are_recognised_under_all_names() {
-        let mut shown = ShownMappings::default();
+        let mut shown = MappingsShownToProgram::default();
         for (path, is) in
             [("/proc/self/maps", true), ("/proc/thread-self/maps", true), ("/proc/self/status", false), ("/proc/1/maps", false)]
         {
             let Ok(file) = std::fs::File::open(path) else { continue };
             let descriptor = file.as_raw_fd() as u64;
-            shown.note_open(own_process(), descriptor);
+            shown.note_descriptor_opened(own_process(), descriptor);
             assert_eq!(shown.is_answered(descriptor), is, "{path}");
         }
     }
@@ -281,7 +281,11 @@ mod tests {
     fn hidden_mappings_are_omitted_and_code_is_restored() {
         let line = |text: &str| MappingLine::parse(text).unwrap();
         let code = line("1000-3000 r-xp 00001000 fe:00 12        /bin/x");
-        let shown = ShownMappings { hidden: Vec::from([0x8000..0x9000; 1]), code: vec![code.clone()], ..ShownMappings::default() };
+        let shown = MappingsShownToProgram {
+            hidden: Vec::from([0x8000..0x9000; 1]),
+            code: vec![code.clone()],
+            ..MappingsShownToProgram::default()
+        };
         let now = vec![line("0000-5000 r--p 00000000 fe:00 12        /bin/x"), line("8000-9000 r-xp 00000000 00:00 0 ")];
         let expected =
             [line("0000-1000 r--p 00000000 fe:00 12        /bin/x"), code, line("3000-5000 r--p 00003000 fe:00 12        /bin/x")];

@@ -3,7 +3,7 @@
 //!
 //! Actions belong to a process, not to memory: a `vfork` child has its own.
 
-use crate::process_status::{number, status};
+use crate::process_status::{find_status_number, read_process_status};
 use crate::ptrace::Tid;
 use std::collections::{HashMap, HashSet};
 
@@ -28,16 +28,16 @@ pub fn signal_bit(signal: i32) -> u64 {
     1 << (signal - 1)
 }
 
-fn handler(action: &SignalAction) -> usize {
+fn handler_of_action(action: &SignalAction) -> usize {
     u64::from_le_bytes(*action.first_chunk().expect("it has 32 bytes")) as usize
 }
 
-pub fn ignores(action: &SignalAction) -> bool {
-    handler(action) == libc::SIG_IGN
+pub fn ignores_signal(action: &SignalAction) -> bool {
+    handler_of_action(action) == libc::SIG_IGN
 }
 
 /// Returns true if a handler runs only once (`SA_RESETHAND`).
-pub fn runs_once(action: &SignalAction) -> bool {
+pub fn resets_after_one_delivery(action: &SignalAction) -> bool {
     let flags = u32::from_le_bytes(action[8..12].try_into().expect("it has 32 bytes"));
     flags & libc::SA_RESETHAND as u32 != 0
 }
@@ -50,12 +50,12 @@ pub fn ignore_action() -> SignalAction {
 }
 
 pub fn process_of(thread: Tid) -> Tid {
-    number(&status(thread), "Tgid").unwrap_or(thread)
+    find_status_number(&read_process_status(thread), "Tgid").unwrap_or(thread)
 }
 
 impl SignalState {
     pub fn set_action(&mut self, process: Tid, signal: i32, action: Option<SignalAction>) {
-        match action.filter(|action| handler(action) != libc::SIG_DFL) {
+        match action.filter(|action| handler_of_action(action) != libc::SIG_DFL) {
             Some(action) => drop(self.actions.insert((process, signal), action)),
             None => drop(self.actions.remove(&(process, signal))),
         }
@@ -74,7 +74,7 @@ impl SignalState {
 
     /// Returns true if any process ignores a signal.
     pub fn may_be_ignored(&self, signal: i32) -> bool {
-        self.actions.iter().any(|(key, action)| key.1 == signal && ignores(action))
+        self.actions.iter().any(|(key, action)| key.1 == signal && ignores_signal(action))
     }
 
     /// Notes a new task: a process begins with the actions of its parent.
@@ -107,7 +107,7 @@ mod tests {
         (once[0], once[11]) = (9, 0x80);
         signals.set_action(own, libc::SIGSEGV, Some(once));
         signals.set_action(own, libc::SIGTRAP, Some(ignore_action()));
-        assert!(runs_once(&once) && !runs_once(&ignore_action()));
+        assert!(resets_after_one_delivery(&once) && !resets_after_one_delivery(&ignore_action()));
         signals.add_child(own, other);
         signals.set_action(other, libc::SIGSEGV, Some(SignalAction::default()));
         assert_eq!((signals.action(own, libc::SIGSEGV), signals.action(other, libc::SIGSEGV)), (Some(once), None));

@@ -9,15 +9,15 @@ use crate::CollectError;
 use crate::images::{Image, Images};
 use crate::journal::JournalEntry;
 use crate::mappings::mappings;
-use crate::memory::{MemoryEffect, common, outside, overlap, pages};
-use crate::ptrace::{self, Registers, Resume, TRAP_FLAG, Tid};
-use crate::sink::{RESUMED, Sink, SinkFlow, TRANSFER, ThreadNumber, Trap};
+use crate::memory::{MemoryEffect, do_ranges_overlap, intersect_ranges, parts_outside_range, round_to_whole_pages};
+use crate::ptrace::{self, Registers, ResumeMode, TRAP_FLAG, Tid};
+use crate::sink::{RESUMED_FLAG, Sink, SinkFlow, TRANSFER_FLAG, ThreadNumber, TrapOutcome};
 use crate::subject::TracedProcess;
 use iced_x86::{Instruction, Mnemonic};
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
-use trodden_binary::instruction::{BranchInstruction, MAX_INSTRUCTION_LENGTH, branch, decode};
+use trodden_binary::instruction::{BranchInstruction, MAX_INSTRUCTION_LENGTH, classify_branch, decode_instruction};
 
 /// `si_code` of a trap caused by the program's own `int3` (SI_KERNEL).
 const SI_KERNEL: i32 = 0x80;
@@ -25,12 +25,12 @@ const SI_KERNEL: i32 = 0x80;
 const TRAP_TRACE: i32 = 2;
 
 /// `si_code` of the stop before the first instruction of a signal handler.
-pub const HANDLER_ENTRY_CODE: i32 = libc::SIGTRAP;
+pub const HANDLER_ENTRY_TRAP_CODE: i32 = libc::SIGTRAP;
 /// Offset of the flags in the signal frame that the kernel pushes: after the return address, among the registers of the context.
-pub const SAVED_FLAGS_OFFSET: u64 = 8 + 40 + 17 * 8;
+pub const SIGNAL_FRAME_FLAGS_OFFSET: u64 = 8 + 40 + 17 * 8;
 
 #[derive(Debug)]
-pub struct Stepping {
+pub struct SingleStepping {
     code: Vec<SteppedCode>,
     threads: HashMap<Tid, SteppedThread>,
     steps_libraries: bool,
@@ -72,7 +72,7 @@ enum TrapFlagEffect {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Arrival {
+enum StepArrival {
     /// The thread has executed the previous instruction.
     Next,
     /// The thread has returned from a system call.
@@ -81,7 +81,7 @@ enum Arrival {
     Recorded,
 }
 
-impl Stepping {
+impl SingleStepping {
     pub fn new(process: Tid, code: &[Range<u64>]) -> io::Result<Self> {
         Ok(Self { code: mapped_code(process, code)?, threads: HashMap::new(), steps_libraries: false, is_executable: true })
     }
@@ -96,7 +96,7 @@ impl Stepping {
     }
 
     pub fn forget(&mut self, image: &Image) {
-        self.code.retain(|code| !image.code.iter().any(|of_image| overlap(of_image, &code.range)));
+        self.code.retain(|code| !image.code.iter().any(|of_image| do_ranges_overlap(of_image, &code.range)));
     }
 
     /// Handles a change to whole pages by a system call of a stopped thread. Code that was replaced or has become writable is no longer
@@ -108,12 +108,13 @@ impl Stepping {
         changed: &Range<u64>,
         effect: MemoryEffect,
     ) -> Result<(), CollectError> {
-        let (touched, mut code): (Vec<_>, Vec<_>) = std::mem::take(&mut self.code).into_iter().partition(|c| overlap(&c.range, changed));
+        let (touched, mut code): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.code).into_iter().partition(|c| do_ranges_overlap(&c.range, changed));
         for SteppedCode { range, protection } in touched {
-            let pages = pages(&range);
+            let pages = round_to_whole_pages(&range);
             let is_own = |entry: &JournalEntry| matches!(entry, JournalEntry::Protection(own, _) if *own == pages);
             subject.session.remove(is_own);
-            let rest = outside(&range, changed).map(|range| SteppedCode { range, protection });
+            let rest = parts_outside_range(&range, changed).map(|range| SteppedCode { range, protection });
             for rest in rest {
                 if !self.is_executable {
                     subject.session.enter(rest.entry());
@@ -121,9 +122,9 @@ impl Stepping {
                 code.push(rest);
             }
             let inside = match effect {
-                MemoryEffect::Protected => mapped_code(subject.process, &[common(&range, changed)])?,
+                MemoryEffect::Protected => mapped_code(subject.process, &[intersect_ranges(&range, changed)])?,
                 MemoryEffect::Written if !self.is_executable => {
-                    Self::protect(subject, thread, &common(&range, changed), protection)?;
+                    Self::protect(subject, thread, &intersect_ranges(&range, changed), protection)?;
                     Vec::new()
                 }
                 MemoryEffect::Written | MemoryEffect::Replaced => Vec::new(),
@@ -153,7 +154,7 @@ impl Stepping {
         if self.threads.len() > 1 {
             self.start_stepping_libraries(subject, thread)?;
         }
-        self.step(subject, (thread, number), Arrival::Next, images, sink)
+        self.handle_step(subject, (thread, number), StepArrival::Next, images, sink)
     }
 
     /// Steps libraries as well from now on, so that no more system calls have to be injected.
@@ -166,10 +167,10 @@ impl Stepping {
         self.threads.remove(&thread);
     }
 
-    pub fn resume(&self, thread: Tid) -> Resume {
+    pub fn resume(&self, thread: Tid) -> ResumeMode {
         match self.threads.get(&thread) {
-            Some(stepped) if (stepped.is_stepped || self.steps_libraries) && !stepped.is_at_system_call => Resume::Step,
-            _ => Resume::ToSystemCall,
+            Some(stepped) if (stepped.is_stepped || self.steps_libraries) && !stepped.is_at_system_call => ResumeMode::Step,
+            _ => ResumeMode::ToSystemCall,
         }
     }
 
@@ -199,12 +200,12 @@ impl Stepping {
     /// Prepares a stopped thread for running without steps. Its last stop may not have been handled.
     pub fn prepare_for_end(&self, subject: &TracedProcess, thread: Tid) -> io::Result<()> {
         let Some(stepped) = self.threads.get(&thread).copied() else { return Ok(()) };
-        let registers = ptrace::registers(thread)?;
+        let registers = ptrace::read_registers(thread)?;
         if !stepped.program_traps && stepped.pushes_flags == Some(registers.rip) {
             hide_trap_flag(subject, registers.rsp)?;
         }
-        if !stepped.program_traps && ptrace::signal_code(thread).is_ok_and(|code| code == HANDLER_ENTRY_CODE) {
-            hide_trap_flag(subject, registers.rsp + SAVED_FLAGS_OFFSET)?;
+        if !stepped.program_traps && ptrace::signal_code(thread).is_ok_and(|code| code == HANDLER_ENTRY_TRAP_CODE) {
+            hide_trap_flag(subject, registers.rsp + SIGNAL_FRAME_FLAGS_OFFSET)?;
         }
         show_own_trap_flag(thread, stepped).map(drop)
     }
@@ -215,7 +216,7 @@ impl Stepping {
         match signal {
             libc::SIGTRAP => {
                 let code = ptrace::signal_code(thread)?;
-                Ok(code > 0 && code != SI_KERNEL && !(code == TRAP_TRACE && self.program_traps(thread)?))
+                Ok(code > 0 && code != SI_KERNEL && !(code == TRAP_TRACE && self.has_program_set_trap_flag(thread)?))
             }
             libc::SIGSEGV => Ok(!self.is_executable && self.is_in_image(ptrace::instruction_pointer(thread)?)),
             _ => Ok(false),
@@ -230,29 +231,29 @@ impl Stepping {
         signal: i32,
         images: &Images,
         sink: &mut dyn Sink,
-    ) -> Result<Trap, CollectError> {
-        let Some(stepped) = self.threads.get(&thread).copied() else { return Ok(Trap::Foreign) };
+    ) -> Result<TrapOutcome, CollectError> {
+        let Some(stepped) = self.threads.get(&thread).copied() else { return Ok(TrapOutcome::Foreign) };
         let stepping = stepped.is_stepped || self.steps_libraries;
         match signal {
             libc::SIGTRAP if stepping => {
                 let code = ptrace::signal_code(thread)?;
-                if code == HANDLER_ENTRY_CODE {
-                    subject.session.note_mask(thread)?;
+                if code == HANDLER_ENTRY_TRAP_CODE {
+                    subject.session.note_signal_mask(thread)?;
                 }
-                if code == HANDLER_ENTRY_CODE && !stepped.program_traps {
-                    hide_trap_flag(subject, ptrace::stack_pointer(thread)? + SAVED_FLAGS_OFFSET)?;
+                if code == HANDLER_ENTRY_TRAP_CODE && !stepped.program_traps {
+                    hide_trap_flag(subject, ptrace::stack_pointer(thread)? + SIGNAL_FRAME_FLAGS_OFFSET)?;
                 }
                 let is_sent = code <= 0 && !subject.session.is_merged(thread, signal)?;
                 if code == SI_KERNEL || is_sent || (code == TRAP_TRACE && stepped.program_traps) {
-                    return Ok(Trap::Foreign);
+                    return Ok(TrapOutcome::Foreign);
                 }
-                Ok(Trap::Recorded(self.step(subject, (thread, number), Arrival::Next, images, sink)?))
+                Ok(TrapOutcome::Recorded(self.handle_step(subject, (thread, number), StepArrival::Next, images, sink)?))
             }
             libc::SIGSEGV if !stepping && self.is_in_image(ptrace::instruction_pointer(thread)?) => {
                 self.make_executable(subject, thread)?;
-                Ok(Trap::Recorded(self.step(subject, (thread, number), Arrival::Next, images, sink)?))
+                Ok(TrapOutcome::Recorded(self.handle_step(subject, (thread, number), StepArrival::Next, images, sink)?))
             }
-            _ => Ok(Trap::Foreign),
+            _ => Ok(TrapOutcome::Foreign),
         }
     }
 
@@ -269,22 +270,24 @@ impl Stepping {
         let Some(stepped) = self.threads.get(&thread) else { return Ok(SinkFlow::Continue) };
         let stepping = stepped.is_stepped || self.steps_libraries;
         let came_back = !stepping && self.is_in_image(ptrace::instruction_pointer(thread)?);
-        match stepping || came_back || ptrace::is_blocked(thread, libc::SIGSEGV) {
-            true => self.step(subject, (thread, number), if again { Arrival::Recorded } else { Arrival::Resumed }, images, sink),
+        match stepping || came_back || ptrace::is_signal_blocked(thread, libc::SIGSEGV) {
+            true => {
+                self.handle_step(subject, (thread, number), if again { StepArrival::Recorded } else { StepArrival::Resumed }, images, sink)
+            }
             false => Ok(SinkFlow::Continue),
         }
     }
 
     /// Handles a thread's stop before an instruction, and records the instruction.
-    fn step(
+    fn handle_step(
         &mut self,
         subject: &TracedProcess,
         (thread, number): (Tid, ThreadNumber),
-        arrival: Arrival,
+        arrival: StepArrival,
         images: &Images,
         sink: &mut dyn Sink,
     ) -> Result<SinkFlow, CollectError> {
-        let registers = ptrace::registers(thread)?;
+        let registers = ptrace::read_registers(thread)?;
         let at = registers.rip;
         let inside = self.is_in_image(at);
         let last = self.threads.get(&thread).copied().unwrap_or_default();
@@ -293,14 +296,14 @@ impl Stepping {
             hide_trap_flag(subject, registers.rsp)?;
         }
         // If a program blocks SIGSEGV, the kernel resets its handler on a fault.
-        if !inside && !self.steps_libraries && !ptrace::is_blocked(thread, libc::SIGSEGV) {
+        if !inside && !self.steps_libraries && !ptrace::is_signal_blocked(thread, libc::SIGSEGV) {
             self.threads.insert(thread, SteppedThread::default());
             self.make_unexecutable(subject, thread)?;
             return Ok(SinkFlow::Continue);
         }
         self.make_executable(subject, thread)?;
         let code = subject.memory.read_some(at, MAX_INSTRUCTION_LENGTH as usize);
-        let instruction = decode(&code, at);
+        let instruction = decode_instruction(&code, at);
         let pushes = instruction.filter(|i| matches!(i.mnemonic(), Mnemonic::Pushf | Mnemonic::Pushfd | Mnemonic::Pushfq));
         let stepped = SteppedThread {
             is_stepped: true,
@@ -313,18 +316,20 @@ impl Stepping {
         self.threads.insert(thread, stepped);
         // A repeated string instruction traps after each repetition.
         let repetition = at == last.address && matches!(code.first(), Some(0xf2 | 0xf3));
-        if !inside || repetition || arrival == Arrival::Recorded {
+        if !inside || repetition || arrival == StepArrival::Recorded {
             return Ok(SinkFlow::Continue);
         }
-        let transfer =
-            instruction.and_then(|i| branch(&i)).is_some_and(|b| !matches!(b, BranchInstruction::System | BranchInstruction::Stop));
-        let (transfer, resumed) = (if transfer { TRANSFER } else { 0 }, if arrival == Arrival::Resumed { RESUMED } else { 0 });
+        let transfer = instruction
+            .and_then(|i| classify_branch(&i))
+            .is_some_and(|b| !matches!(b, BranchInstruction::System | BranchInstruction::Stop));
+        let (transfer, resumed) =
+            (if transfer { TRANSFER_FLAG } else { 0 }, if arrival == StepArrival::Resumed { RESUMED_FLAG } else { 0 });
         Ok(sink.record(number, images.in_file(at) | transfer | resumed)?)
     }
 
     /// Returns true if the program itself has caused a trap after a stopped thread's last instruction, whether the thread was stepped or
     /// not.
-    fn program_traps(&self, thread: Tid) -> io::Result<bool> {
+    fn has_program_set_trap_flag(&self, thread: Tid) -> io::Result<bool> {
         match self.threads.get(&thread) {
             Some(stepped) if stepped.is_stepped || self.steps_libraries => Ok(stepped.program_traps),
             _ => Ok(true),
@@ -341,7 +346,7 @@ impl Stepping {
         }
         for code in &self.code {
             Self::protect(subject, thread, &code.range, code.protection)?;
-            let pages = pages(&code.range);
+            let pages = round_to_whole_pages(&code.range);
             subject.session.remove(|entry| matches!(entry, JournalEntry::Protection(range, _) if *range == pages));
         }
         self.is_executable = true;
@@ -370,8 +375,9 @@ impl Stepping {
     }
 
     fn protect(subject: &TracedProcess, thread: Tid, code: &Range<u64>, protection: i32) -> Result<(), CollectError> {
-        let Range { start, end } = pages(code);
-        let result = subject.inject(thread, Some(subject.area), libc::SYS_mprotect, [start, end - start, protection as u64, 0, 0, 0])?;
+        let Range { start, end } = round_to_whole_pages(code);
+        let result =
+            subject.inject_system_call(thread, Some(subject.area), libc::SYS_mprotect, [start, end - start, protection as u64, 0, 0, 0])?;
         match result {
             0 => Ok(()),
             _ => Err(CollectError::Unexpected { what: format!("mprotect of the program's code returned {result}") }),
@@ -381,7 +387,7 @@ impl Stepping {
 
 impl SteppedCode {
     fn entry(&self) -> JournalEntry {
-        JournalEntry::Protection(pages(&self.range), self.protection)
+        JournalEntry::Protection(round_to_whole_pages(&self.range), self.protection)
     }
 }
 
@@ -389,7 +395,7 @@ impl SteppedCode {
 fn mapped_code(process: Tid, code: &[Range<u64>]) -> io::Result<Vec<SteppedCode>> {
     let mappings = mappings(process)?;
     let of = |code: &Range<u64>| {
-        let parts = mappings.iter().filter(|mapping| mapping.executable).map(|m| (common(code, &(m.start..m.end)), m.protection));
+        let parts = mappings.iter().filter(|mapping| mapping.executable).map(|m| (intersect_ranges(code, &(m.start..m.end)), m.protection));
         parts.filter(|(range, _)| !range.is_empty()).map(|(range, protection)| SteppedCode { range, protection }).collect::<Vec<_>>()
     };
     Ok(code.iter().flat_map(of).collect())
@@ -398,16 +404,16 @@ fn mapped_code(process: Tid, code: &[Range<u64>]) -> io::Result<Vec<SteppedCode>
 /// Returns true if the program itself has set the trap flag of a thread that has arrived at an instruction. The kernel hides the flag
 /// that it sets for a step. It fails to do so after `popf`, which it takes for an instruction that sets the flag; there the flag is
 /// corrected.
-fn program_trap_flag(thread: Tid, registers: &Registers, last: SteppedThread, arrival: Arrival) -> io::Result<bool> {
+fn program_trap_flag(thread: Tid, registers: &Registers, last: SteppedThread, arrival: StepArrival) -> io::Result<bool> {
     let shown = registers.eflags & TRAP_FLAG != 0;
     let own = match last.flag_effect {
-        TrapFlagEffect::Popped(own) if arrival == Arrival::Next && last.is_stepped => own,
-        TrapFlagEffect::Unchanged if arrival == Arrival::Next && last.is_stepped => last.program_traps,
+        TrapFlagEffect::Popped(own) if arrival == StepArrival::Next && last.is_stepped => own,
+        TrapFlagEffect::Unchanged if arrival == StepArrival::Next && last.is_stepped => last.program_traps,
         _ => shown,
     };
     if own != shown {
         let flag = if own { TRAP_FLAG } else { 0 };
-        ptrace::set_registers(thread, &Registers { eflags: registers.eflags & !TRAP_FLAG | flag, ..*registers })?;
+        ptrace::write_registers(thread, &Registers { eflags: registers.eflags & !TRAP_FLAG | flag, ..*registers })?;
     }
     Ok(own)
 }
@@ -415,7 +421,7 @@ fn program_trap_flag(thread: Tid, registers: &Registers, last: SteppedThread, ar
 /// Returns the program's own trap flag of a thread that is stopped for a different reason than a step, and corrects the flag that the
 /// kernel shows. After `popf`, the kernel shows the flag that it sets for steps as the program's, until the thread runs without steps.
 fn show_own_trap_flag(thread: Tid, stepped: SteppedThread) -> io::Result<bool> {
-    let registers = ptrace::registers(thread)?;
+    let registers = ptrace::read_registers(thread)?;
     let shown = registers.eflags & TRAP_FLAG != 0;
     let is_executed = stepped.address != registers.rip;
     let own = match stepped.flag_effect {
@@ -427,7 +433,7 @@ fn show_own_trap_flag(thread: Tid, stepped: SteppedThread) -> io::Result<bool> {
     if own == shown {
         return Ok(own);
     }
-    ptrace::set_registers(thread, &Registers { eflags: registers.eflags & !TRAP_FLAG, ..registers })?;
+    ptrace::write_registers(thread, &Registers { eflags: registers.eflags & !TRAP_FLAG, ..registers })?;
     Ok(false)
 }
 

@@ -17,18 +17,18 @@ pub enum SinkFlow {
 }
 
 /// Value that is recorded instead of the target of a jump or call that faulted.
-pub const NOWHERE: u64 = u64::MAX;
+pub const NO_ADDRESS: u64 = u64::MAX;
 
 /// Bit that is set in a single-stepped address if the instruction found there at that moment is a jump, a call or a return.
-pub const TRANSFER: u64 = 1 << 63;
+pub const TRANSFER_FLAG: u64 = 1 << 63;
 
 /// Bit that is set in a single-stepped address if the thread reached it through a system call, such as the return from a signal handler.
-pub const RESUMED: u64 = 1 << 62;
+pub const RESUMED_FLAG: u64 = 1 << 62;
 
 /// A consumer of recorded hits.
 pub trait Sink {
-    /// Takes one hit of a thread. `what` is a site's number, or, when single-stepping, a file address with the bits [`TRANSFER`] and
-    /// [`RESUMED`].
+    /// Takes one hit of a thread. `what` is a site's number, or, when single-stepping, a file address with the bits [`TRANSFER_FLAG`] and
+    /// [`RESUMED_FLAG`].
     ///
     /// # Errors
     /// The hit cannot be stored.
@@ -50,7 +50,7 @@ pub trait Sink {
 
 /// The meaning of a signal stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trap {
+pub enum TrapOutcome {
     /// A watched site or a step caused the stop.
     Recorded(SinkFlow),
     /// The program's own signal caused the stop.

@@ -9,11 +9,11 @@ use trodden_wire::WITNESS_SLED_INSTRUCTION;
 
 /// Returns the address of the sled in each block that has one, by the block's start. The code before a sled contains no call, and always
 /// runs before it.
-pub fn find_in_blocks(code: &[(u64, Vec<u8>)], blocks: &[Range<u64>]) -> HashMap<u64, u64> {
-    blocks.iter().filter_map(|block| Some((block.start, find_in_block(code, block)?))).collect()
+pub fn find_sleds_in_blocks(code: &[(u64, Vec<u8>)], blocks: &[Range<u64>]) -> HashMap<u64, u64> {
+    blocks.iter().filter_map(|block| Some((block.start, find_sled_in_block(code, block)?))).collect()
 }
 
-fn find_in_block(code: &[(u64, Vec<u8>)], block: &Range<u64>) -> Option<u64> {
+fn find_sled_in_block(code: &[(u64, Vec<u8>)], block: &Range<u64>) -> Option<u64> {
     let (start, bytes) = code.iter().find(|(start, bytes)| (*start..start + bytes.len() as u64).contains(&block.start))?;
     let end = (block.end - start).min(bytes.len() as u64) as usize;
     let bytes = &bytes[(block.start - start) as usize..end];
@@ -30,7 +30,7 @@ fn find_in_block(code: &[(u64, Vec<u8>)], block: &Range<u64>) -> Option<u64> {
 }
 
 /// Returns the address of the first sled in a file's code.
-pub fn first_sled(binary: &Binary) -> Option<u64> {
+pub fn find_first_sled(binary: &Binary) -> Option<u64> {
     let code = binary.segments().iter().filter(|s| s.is_executable);
     code.filter_map(|segment| {
         let bytes = binary.bytes_at(segment.address)?;
@@ -50,8 +50,8 @@ mod tests {
         let code = [&[0x55][..], &WITNESS_SLED_INSTRUCTION, &[0xff, 0xd0], &WITNESS_SLED_INSTRUCTION, &[0xc3]].concat();
         let (end, code) = (0x1000 + code.len() as u64, [(0x1000, code)]);
         let blocks = [0x1000..0x1009, 0x1009..end, 0x100b..end];
-        assert_eq!(find_in_blocks(&code, &blocks), HashMap::from([(0x1000, 0x1001), (0x100b, 0x100b)]));
+        assert_eq!(find_sleds_in_blocks(&code, &blocks), HashMap::from([(0x1000, 0x1001), (0x100b, 0x100b)]));
         // The end of the block truncates the sled.
-        assert!(find_in_blocks(&code, std::slice::from_ref(&(0x1001..0x1008))).is_empty());
+        assert!(find_sleds_in_blocks(&code, std::slice::from_ref(&(0x1001..0x1008))).is_empty());
     }
 }

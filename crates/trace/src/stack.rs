@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::{fmt, io};
 
 /// Maximum number of frames; deeper stacks are truncated.
-const MAX_FRAMES: usize = 100_000;
+const MAX_STACK_FRAMES: usize = 100_000;
 
 /// The unwinder for a process, with the tables of the mapped files.
 #[derive(Default)]
@@ -35,7 +35,7 @@ impl StackUnwinder {
     /// addresses. `original` translates an instruction pointer in a copy to the image. Fails if the walk finds no such frame and does not
     /// reach the outermost frame either, or consists of a single frame, as if the thread's code had no unwind tables.
     pub fn walk(&mut self, images: &Images, subject: &TracedProcess, thread: Tid, original: impl Fn(u64) -> u64) -> io::Result<Vec<u64>> {
-        let registers = ptrace::registers(thread)?;
+        let registers = ptrace::read_registers(thread)?;
         let here = original(registers.rip);
         self.load_tables(subject.process)?;
         let mut cache = CacheX86_64::new();
@@ -43,7 +43,7 @@ impl StackUnwinder {
         let mut read = |address: u64| subject.memory.word(address).map_err(|_| ());
         let mut frames = self.unwinder.iter_frames(here, start, &mut cache, &mut read);
         let (mut found, mut walked) = (Vec::new(), 0);
-        for _ in 0..MAX_FRAMES {
+        for _ in 0..MAX_STACK_FRAMES {
             let frame = match frames.next() {
                 Ok(Some(frame)) => frame,
                 Ok(None) if walked < 2 && found.is_empty() => return Err(io::ErrorKind::InvalidData.into()),

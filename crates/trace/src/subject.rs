@@ -2,16 +2,16 @@
 //!
 //! A started program is stopped before the first instruction of its loader: the image is mapped, and no constructor has run.
 
-use crate::attach::{check_same_file, check_traceable, check_unshared, seize_all};
+use crate::attach::{check_memory_is_unshared, check_path_names_same_file, check_traceable, seize_all_threads};
 use crate::displaced::SLOT_SIZE;
 use crate::injection::SYSCALL_STUB;
 use crate::journal::JournalEntry;
-use crate::launcher::{ProgramStart, StartConditions};
+use crate::launcher::{ProgramStart, ProgramStartConditions};
 use crate::mappings::mappings;
 use crate::memory::Memory;
 use crate::parked::ParkedProcess;
-use crate::ptrace::{self, Disposition, PtraceStop, Resume, Tid};
-use crate::repeat::RepeatRecipe;
+use crate::ptrace::{self, PtraceStop, ResumeMode, SignalDisposition, Tid};
+use crate::repeat::FixedRunConditions;
 use crate::session::Session;
 use crate::signal_state::{self, SignalAction};
 use crate::{CollectError, programs};
@@ -23,28 +23,28 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// Minimum size in bytes of the area for slots or copies near an image.
-pub const MIN_AREA_SIZE: u64 = 32 << 20;
+pub const MIN_INJECTED_AREA_SIZE: u64 = 32 << 20;
 
 /// Size in bytes that an area has for each site: more than the copies of blocks need on average.
 const AREA_SIZE_PER_SITE: u64 = 96;
 
 /// Maximum distance in bytes from an image to the end of its area that a jump with a 32-bit displacement covers, less the size of an image.
-pub const MAX_AREA_DISTANCE: u64 = 7 << 28;
+pub const MAX_INJECTED_AREA_DISTANCE: u64 = 7 << 28;
 
 /// Returns the size in bytes of the area for an image with this number of sites.
 pub fn area_size(sites: usize) -> u64 {
-    (sites as u64 * AREA_SIZE_PER_SITE).next_multiple_of(MIN_AREA_SIZE).max(MIN_AREA_SIZE)
+    (sites as u64 * AREA_SIZE_PER_SITE).next_multiple_of(MIN_INJECTED_AREA_SIZE).max(MIN_INJECTED_AREA_SIZE)
 }
 
 /// Offset, in the area, of a slot that can hold any one instruction. The system call stub precedes the slot.
-pub const FREE_SLOT: u64 = SLOT_SIZE;
+pub const FREE_SLOT_OFFSET: u64 = SLOT_SIZE;
 
 /// Number of addresses that are tried for the area.
-const MAX_TRIES: u64 = 8;
+const MAX_MAPPING_ATTEMPTS: u64 = 8;
 
 /// Range of addresses for the areas of programs at fixed low addresses.
-const LOWEST_LOW_AREA: u64 = 0x2000_0000;
-const HIGHEST_LOW_AREA: u64 = 0x6000_0000;
+const MIN_LOW_AREA_ADDRESS: u64 = 0x2000_0000;
+const MAX_LOW_AREA_ADDRESS: u64 = 0x6000_0000;
 
 const AT_NULL: u64 = 0;
 const AT_IGNORE: u64 = 1;
@@ -143,10 +143,15 @@ impl TracedProcess {
     ///
     /// # Errors
     /// The program cannot be started or followed, or the program that runs is not `executable`.
-    pub fn start(program: ProgramStart, executable: &Executable, recipe: &RepeatRecipe, area_size: u64) -> Result<Self, CollectError> {
+    pub fn start(
+        program: ProgramStart,
+        executable: &Executable,
+        recipe: &FixedRunConditions,
+        area_size: u64,
+    ) -> Result<Self, CollectError> {
         let (fixed_addresses, fixed_clock, core) = (recipe.addresses, recipe.time, recipe.core);
-        let conditions = StartConditions { fixed_addresses, fixed_clock, core };
-        let process = programs::start(program, conditions).map_err(CollectError::Start)?;
+        let conditions = ProgramStartConditions { fixed_addresses, fixed_clock, core };
+        let process = programs::start_traced_program(program, conditions).map_err(CollectError::Start)?;
         let session = Rc::new(Session::new(process));
         session.add_thread(process, true);
         if core.is_some() {
@@ -155,31 +160,31 @@ impl TracedProcess {
         if fixed_clock {
             session.enter(JournalEntry::TimeStampCounter);
         }
-        Self::prepare(&session, executable, recipe, area_size).map_err(|error| session.close_after(error))
+        Self::prepare(&session, executable, recipe, area_size).map_err(|error| session.close_after_error(error))
     }
 
     /// Prepares a process that is about to return from `execve`.
-    fn prepare(session: &Rc<Session>, executable: &Executable, recipe: &RepeatRecipe, area_size: u64) -> Result<Self, CollectError> {
+    fn prepare(session: &Rc<Session>, executable: &Executable, recipe: &FixedRunConditions, area_size: u64) -> Result<Self, CollectError> {
         let process = session.process();
         // After an error in this process, the program continues. If this process is killed, the kernel must kill the program as well, since
         // the breakpoints left in it would kill it sooner or later.
         ptrace::set_options(process, true)?;
         // The stop precedes the return from `execve`, whose result would overwrite registers that are set here.
-        session.resume(process, Resume::ToSystemCall, 0)?;
+        session.resume(process, ResumeMode::ToSystemCall, 0)?;
         match session.wait_for(process)? {
             PtraceStop::SystemCall => {}
             other => return Err(CollectError::Unexpected { what: format!("expected a stop at the return from execve, found {other:?}") }),
         }
         for signal in [libc::SIGTRAP, libc::SIGSEGV] {
-            let is_ignored = ptrace::disposition(process, signal, false) == Disposition::Ignored;
+            let is_ignored = ptrace::signal_disposition(process, signal, false) == SignalDisposition::Ignored;
             session.note_action(process, signal, is_ignored.then(signal_state::ignore_action));
         }
         let memory = session.memory()?;
-        let auxiliary = Auxiliary::read(&memory, ptrace::stack_pointer(process)?)?;
-        recipe.fix_auxiliary(&memory, auxiliary.random, auxiliary.vdso)?;
+        let auxiliary = AuxiliaryVector::read(&memory, ptrace::stack_pointer(process)?)?;
+        recipe.fix_auxiliary_vector(&memory, auxiliary.random, auxiliary.vdso)?;
         let bias = auxiliary.entry.wrapping_sub(executable.entry);
         let session = session.clone();
-        Self { process, session, memory, bias, area: 0, area_size, fresh: true, fixed_clock: recipe.time }.map_area(executable)
+        Self { process, session, memory, bias, area: 0, area_size, fresh: true, fixed_clock: recipe.time }.map_injected_area(executable)
     }
 
     /// Takes control of a running process, all of whose threads are stopped. If it is parked, it is put back as it was.
@@ -193,20 +198,20 @@ impl TracedProcess {
         area_size: u64,
     ) -> Result<(Self, Vec<Tid>), CollectError> {
         check_traceable(process)?;
-        check_unshared(process)?;
-        check_same_file(process, &executable.path)?;
+        check_memory_is_unshared(process)?;
+        check_path_names_same_file(process, &executable.path)?;
         let session = Rc::new(Session::new(process));
-        Self::take_control(&session, executable, parked, area_size).map_err(|error| session.close_after(error))
+        Self::take_control_of_process(&session, executable, parked, area_size).map_err(|error| session.close_after_error(error))
     }
 
-    fn take_control(
+    fn take_control_of_process(
         session: &Rc<Session>,
         executable: &Executable,
         parked: Option<&mut ParkedProcess>,
         area_size: u64,
     ) -> Result<(Self, Vec<Tid>), CollectError> {
         let process = session.process();
-        let threads = seize_all(session, parked)?;
+        let threads = seize_all_threads(session, parked)?;
         let memory = session.memory()?;
         let canonical = executable.path.canonicalize().unwrap_or_else(|_| executable.path.clone());
         let mapped = mappings(process)?.into_iter().find(|m| Path::new(&m.name) == canonical && m.offset == 0);
@@ -219,22 +224,22 @@ impl TracedProcess {
             session.note_action(process, signal, signal_action(session, &memory, process, signal)?);
         }
         let subject = Self { process, session: session.clone(), memory, bias, area: 0, area_size, fresh: false, fixed_clock: false };
-        Ok((subject.map_area(executable)?, threads))
+        Ok((subject.map_injected_area(executable)?, threads))
     }
 
     /// Maps the area for slots. The process must be stopped outside a system call.
-    fn map_area(mut self, executable: &Executable) -> Result<Self, CollectError> {
+    fn map_injected_area(mut self, executable: &Executable) -> Result<Self, CollectError> {
         let (start, size) = (executable.span.start.wrapping_add(self.bias), self.area_size);
         // Place the area below the image, since the heap grows above it. Programs at fixed low addresses have no room there.
-        let is_low = start <= 64 * MIN_AREA_SIZE;
-        let wanted = if is_low { HIGHEST_LOW_AREA } else { (start & !0xfff) - MIN_AREA_SIZE - size };
-        let lowest = if is_low { LOWEST_LOW_AREA } else { start - MAX_AREA_DISTANCE };
+        let is_low = start <= 64 * MIN_INJECTED_AREA_SIZE;
+        let wanted = if is_low { MAX_LOW_AREA_ADDRESS } else { (start & !0xfff) - MIN_INJECTED_AREA_SIZE - size };
+        let lowest = if is_low { MIN_LOW_AREA_ADDRESS } else { start - MAX_INJECTED_AREA_DISTANCE };
         let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
         let mut got = 0;
         // An earlier collection may have left its area mapped because a thread was executing there.
-        for place in (0..MAX_TRIES).map_while(|n| wanted.checked_sub(n * size)).take_while(|place| *place >= lowest) {
-            got = self.inject(self.process, None, libc::SYS_mmap, [place, size, protection, flags, u64::MAX, 0])?;
+        for place in (0..MAX_MAPPING_ATTEMPTS).map_while(|n| wanted.checked_sub(n * size)).take_while(|place| *place >= lowest) {
+            got = self.inject_system_call(self.process, None, libc::SYS_mmap, [place, size, protection, flags, u64::MAX, 0])?;
             if got as u64 == place {
                 self.area = place;
                 // The stub for later system calls.
@@ -266,24 +271,24 @@ impl TracedProcess {
         }
     }
 
-    pub fn inject(&self, thread: Tid, at: Option<u64>, number: libc::c_long, arguments: [u64; 6]) -> Result<i64, CollectError> {
-        self.session.inject(&self.memory, thread, at, number, arguments)
+    pub fn inject_system_call(&self, thread: Tid, at: Option<u64>, number: libc::c_long, arguments: [u64; 6]) -> Result<i64, CollectError> {
+        self.session.inject_system_call(&self.memory, thread, at, number, arguments)
     }
 
     /// Allows a stopped child to read the time-stamp counter. The child has a copy of the memory and is no longer followed.
-    pub fn enable_time_stamps(&self, thread: Tid) -> Result<(), CollectError> {
+    pub fn enable_rdtsc(&self, thread: Tid) -> Result<(), CollectError> {
         // A program with a filter was allowed to read the counter before the filter took effect.
         match self.fixed_clock && !self.session.is_filtered() {
-            true => self.session.enable_time_stamps(&self.memory, thread, Some(self.area)),
+            true => self.session.enable_rdtsc(&self.memory, thread, Some(self.area)),
             false => Ok(()),
         }
     }
 
-    /// Like [`Self::enable_time_stamps`], for a thread that has just executed a different program.
-    pub fn enable_time_stamps_after_exec(&self, thread: Tid) -> Result<(), CollectError> {
+    /// Like [`Self::enable_rdtsc`], for a thread that has just executed a different program.
+    pub fn enable_rdtsc_after_exec(&self, thread: Tid) -> Result<(), CollectError> {
         // In 32-bit programs, the instruction is emulated.
-        match self.fixed_clock && !self.session.is_filtered() && ptrace::is_64_bit(&ptrace::registers(thread)?) {
-            true => self.session.enable_time_stamps(&Memory::open(thread)?, thread, None),
+        match self.fixed_clock && !self.session.is_filtered() && ptrace::is_64_bit(&ptrace::read_registers(thread)?) {
+            true => self.session.enable_rdtsc(&Memory::open(thread)?, thread, None),
             false => Ok(()),
         }
     }
@@ -291,21 +296,21 @@ impl TracedProcess {
 
 /// Returns the program's action for a signal, unless that is the default.
 fn signal_action(session: &Session, memory: &Memory, process: Tid, signal: i32) -> Result<Option<SignalAction>, CollectError> {
-    if ptrace::disposition(process, signal, false) == Disposition::Fatal {
+    if ptrace::signal_disposition(process, signal, false) == SignalDisposition::Fatal {
         return Ok(None);
     }
     // Scratch memory below the stack's red zone; its contents are restored afterwards.
     let place = (ptrace::stack_pointer(process)? - 512) & !0xf;
     let (mut hidden, mut action) = (SignalAction::default(), SignalAction::default());
     memory.read(place, &mut hidden)?;
-    let result = session.inject(memory, process, None, libc::SYS_rt_sigaction, [signal as u64, 0, place, 8, 0, 0])?;
+    let result = session.inject_system_call(memory, process, None, libc::SYS_rt_sigaction, [signal as u64, 0, place, 8, 0, 0])?;
     memory.read(place, &mut action)?;
     memory.write(place, &hidden)?;
     Ok((result == 0).then_some(action))
 }
 
 /// What the kernel passes to a new program in the auxiliary vector.
-struct Auxiliary {
+struct AuxiliaryVector {
     entry: u64,
     /// Address of the 16 random bytes.
     random: u64,
@@ -313,7 +318,7 @@ struct Auxiliary {
     vdso: Option<u64>,
 }
 
-impl Auxiliary {
+impl AuxiliaryVector {
     /// Reads the vector from the initial stack: argument count, arguments, 0, environment, 0, pairs.
     fn read(memory: &Memory, stack: u64) -> Result<Self, CollectError> {
         let mut at = stack + 8 * (memory.word(stack)? + 2);
@@ -335,9 +340,9 @@ impl Auxiliary {
     }
 }
 
-impl RepeatRecipe {
+impl FixedRunConditions {
     /// Overwrites the random bytes if the recipe fixes randomness, and hides the vdso if it fixes the time.
-    fn fix_auxiliary(&self, memory: &Memory, random: u64, vdso: Option<u64>) -> io::Result<()> {
+    fn fix_auxiliary_vector(&self, memory: &Memory, random: u64, vdso: Option<u64>) -> io::Result<()> {
         if self.randomness && random != 0 {
             memory.write(random, b"trodden repeats.")?;
         }

@@ -3,7 +3,7 @@
 use std::io;
 
 /// Turns the result -1 of a system call into its error.
-pub fn checked(result: impl Into<libc::c_long>) -> io::Result<()> {
+pub fn check_call_result(result: impl Into<libc::c_long>) -> io::Result<()> {
     if result.into() == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
@@ -13,7 +13,7 @@ pub fn checked(result: impl Into<libc::c_long>) -> io::Result<()> {
 /// The process has ended, or this process may not signal it.
 pub fn send_signal(process: i32, signal: i32) -> io::Result<()> {
     // SAFETY: the system call takes no pointers.
-    checked(unsafe { libc::kill(process, signal) })
+    check_call_result(unsafe { libc::kill(process, signal) })
 }
 
 /// A thread whose waits for processes can be interrupted.
@@ -42,17 +42,17 @@ impl SignalWait {
 }
 
 /// Binds the calling thread to one core.
-pub fn pin(core: usize) -> io::Result<()> {
+pub fn pin_thread_to_core(core: usize) -> io::Result<()> {
     // SAFETY: zero is the empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     // SAFETY: the set is valid; cores beyond its size are ignored.
     unsafe { libc::CPU_SET(core, &mut set) };
     // SAFETY: the pointer and the size are those of `set`.
-    checked(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) })
+    check_call_result(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) })
 }
 
 /// Lets a thread run on all cores that this program was started on. A thread that is gone is ignored.
-pub fn unpin(thread: i32) {
+pub fn unpin_thread(thread: i32) {
     // SAFETY: zero is the empty set, which the kernel fills.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     // The calling thread is pinned itself; the program's first thread is not.

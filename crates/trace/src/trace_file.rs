@@ -7,7 +7,7 @@
 //! run ended.
 // Length: what is written is also read here.
 
-use crate::block_file::{Reader, StoredBlock, TraceBlockKind, TraceFileError, TraceFormat, Writer};
+use crate::block_file::{BlockFileReader, BlockFileWriter, StoredBlock, TraceBlockKind, TraceFileError, TraceFormat};
 use crate::follow::FollowEnding;
 use crate::numbers::{Cursor, push_number};
 use crate::sink::ThreadNumber;
@@ -47,9 +47,9 @@ pub struct TraceDescription {
     /// Number of runs that were merged.
     pub runs: u32,
     /// All functions, by address.
-    pub functions: Vec<FunctionInfo>,
+    pub functions: Vec<TracedFunctionInfo>,
     /// All blocks, by address.
-    pub blocks: Vec<BlockInfo>,
+    pub blocks: Vec<TracedBlockInfo>,
     /// The edges inside functions, including those found during tracing.
     pub edges: Vec<(TraceBlock, TraceBlock)>,
     /// Paths of the source files.
@@ -60,7 +60,7 @@ pub struct TraceDescription {
 
 impl TraceDescription {
     /// Checks that all references to functions, blocks, files and libraries are valid.
-    fn check(&self) -> Result<(), &'static str> {
+    fn check_description(&self) -> Result<(), &'static str> {
         let has_block = |block: TraceBlock| (block.0 as usize) < self.blocks.len();
         for block in &self.blocks {
             if block.function.0 as usize >= self.functions.len() {
@@ -83,7 +83,7 @@ impl TraceDescription {
 
 /// A function of the traced program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FunctionInfo {
+pub struct TracedFunctionInfo {
     /// The function's name.
     pub name: String,
     /// File address of the function's entry.
@@ -92,7 +92,7 @@ pub struct FunctionInfo {
 
 /// A basic block of the traced program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BlockInfo {
+pub struct TracedBlockInfo {
     /// The block's file address.
     pub address: u64,
     /// The block's size in bytes.
@@ -123,7 +123,7 @@ pub enum TraceEvent {
 
 /// The end of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TraceEnd {
+pub struct TraceEndRecord {
     /// How the program ended; `None` if that is unknown.
     pub ending: Option<FollowEnding>,
     /// True if the execution continued after the end of the trace.
@@ -131,12 +131,12 @@ pub struct TraceEnd {
     /// Notes for readers of the trace.
     pub notes: Vec<String>,
     /// The cost of each run.
-    pub runs: Vec<RunInfo>,
+    pub runs: Vec<TracedRunInfo>,
 }
 
 /// The cost of a run: what was recorded, and how long it took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct RunInfo {
+pub struct TracedRunInfo {
     /// Number of watched sites.
     pub sites: u64,
     /// Number of recorded hits.
@@ -145,7 +145,7 @@ pub struct RunInfo {
     pub seconds: f64,
 }
 
-impl Eq for RunInfo {}
+impl Eq for TracedRunInfo {}
 
 const RETURN_SYMBOL: u32 = 0;
 const UNWIND_SYMBOL: u32 = 1;
@@ -182,12 +182,12 @@ impl TraceEvent {
 
 /// The call stack of a thread, updated event by event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TraceFrames {
+pub struct TraceFrameStack {
     /// The functions, outermost first; `None` after a call until the callee's first block.
     pub open: Vec<Option<TraceFunction>>,
 }
 
-impl TraceFrames {
+impl TraceFrameStack {
     /// Applies an event. `function` returns a block's function.
     pub fn follow(&mut self, event: TraceEvent, function: impl FnOnce(TraceBlock) -> TraceFunction) {
         match event {
@@ -208,12 +208,12 @@ impl TraceFrames {
 }
 
 /// Prefix of the temporary file names of traces that are being written.
-const TEMPORARY_PREFIX: &str = ".trodden-";
+const TEMPORARY_FILE_PREFIX: &str = ".trodden-";
 
 #[derive(Debug)]
 /// Writes a trace.
 pub struct TraceWriter {
-    writer: Writer,
+    writer: BlockFileWriter,
     whole: AtomicFile,
     functions: Vec<TraceFunction>,
     threads: Vec<ThreadBuffer>,
@@ -226,7 +226,7 @@ struct ThreadBuffer {
     /// For each function by number, whether it is in `touched`.
     is_touched: Vec<bool>,
     /// The frames after the symbols that have been written.
-    frames: TraceFrames,
+    frames: TraceFrameStack,
     /// Number of program blocks that have been written.
     blocks: u64,
     /// Number of events that have been written.
@@ -237,11 +237,11 @@ impl TraceWriter {
     /// Creates a file that only its owner can read. It replaces an existing file of this name once it is finished.
     pub fn create(path: &Path, about: &TraceDescription) -> Result<Self, TraceFileError> {
         let begin = || {
-            let whole = AtomicFile::create_with_access(path, TEMPORARY_PREFIX, Access::PRIVATE)?;
+            let whole = AtomicFile::create_with_access(path, TEMPORARY_FILE_PREFIX, Access::PRIVATE)?;
             Ok((whole.file().try_clone()?, whole))
         };
         let (file, whole) = begin().map_err(|source| TraceFileError::Io { path: path.to_owned(), source })?;
-        let mut writer = Writer::begin(file, path, TRACE_FORMAT)?;
+        let mut writer = BlockFileWriter::begin(file, path, TRACE_FORMAT)?;
         writer.append_value(TraceBlockKind::Description, about)?;
         Ok(Self { writer, whole, functions: about.blocks.iter().map(|b| b.function).collect(), threads: Vec::new() })
     }
@@ -267,7 +267,7 @@ impl TraceWriter {
     }
 
     /// Writes the buffered events, and opens the file written so far for reading.
-    pub fn read_back(mut self) -> Result<TraceFile, TraceFileError> {
+    pub fn reopen_for_reading(mut self) -> Result<TraceFile, TraceFileError> {
         for (thread, buffer) in (0..).zip(&mut self.threads) {
             buffer.flush(thread, &self.functions, &mut self.writer)?;
         }
@@ -280,7 +280,7 @@ impl TraceWriter {
     }
 
     /// Writes the remaining events and the end of the trace.
-    pub fn finish(mut self, end: &TraceEnd) -> Result<(), TraceFileError> {
+    pub fn finish(mut self, end: &TraceEndRecord) -> Result<(), TraceFileError> {
         for (thread, buffer) in (0..).zip(&mut self.threads) {
             buffer.flush(thread, &self.functions, &mut self.writer)?;
         }
@@ -292,7 +292,7 @@ impl TraceWriter {
 impl ThreadBuffer {
     /// Writes the symbols of a thread. `functions` has the function of each block.
     #[cold]
-    fn flush(&mut self, thread: u32, functions: &[TraceFunction], writer: &mut Writer) -> Result<(), TraceFileError> {
+    fn flush(&mut self, thread: u32, functions: &[TraceFunction], writer: &mut BlockFileWriter) -> Result<(), TraceFileError> {
         if self.symbols.is_empty() {
             return Ok(());
         }
@@ -348,7 +348,7 @@ impl ThreadBuffer {
 pub struct ThreadWriter<'w> {
     buffer: &'w mut ThreadBuffer,
     functions: &'w [TraceFunction],
-    writer: &'w mut Writer,
+    writer: &'w mut BlockFileWriter,
     thread: u32,
 }
 
@@ -368,14 +368,14 @@ impl ThreadWriter<'_> {
 
 /// A part of a thread's trace: a block of the file, and its index.
 #[derive(Clone, Debug)]
-pub struct TracePiece {
+pub struct TraceFilePiece {
     header: StoredBlock,
     /// The thread.
     pub thread: ThreadNumber,
     /// Number of the thread's program blocks before the piece.
     pub first: u64,
     /// The frames that are open at the start of the piece.
-    pub frames: TraceFrames,
+    pub frames: TraceFrameStack,
     /// The functions that occur in the piece.
     pub functions: Vec<TraceFunction>,
 }
@@ -383,10 +383,10 @@ pub struct TracePiece {
 /// Reads a trace.
 #[derive(Debug)]
 pub struct TraceFile {
-    reader: Reader,
+    reader: BlockFileReader,
     description: TraceDescription,
-    end: TraceEnd,
-    pieces: Vec<TracePiece>,
+    end: TraceEndRecord,
+    pieces: Vec<TraceFilePiece>,
 }
 
 impl TraceFile {
@@ -395,25 +395,25 @@ impl TraceFile {
     /// # Errors
     /// The file cannot be read, or is not a valid trace.
     pub fn open(path: &Path) -> Result<Self, TraceFileError> {
-        let reader = Reader::open(path, TRACE_FORMAT)?;
+        let reader = BlockFileReader::open(path, TRACE_FORMAT)?;
         let about = reader.read_description()?;
-        let mut end = TraceEnd {
+        let mut end = TraceEndRecord {
             is_truncated: true,
             notes: vec!["the recording was killed before the trace was complete".to_owned()],
-            ..TraceEnd::default()
+            ..TraceEndRecord::default()
         };
         if let (Some(header), false) = (reader.blocks().last(), reader.is_truncated()) {
             end = reader.value(header)?;
         }
         let description: TraceDescription = about;
-        description.check().map_err(|what| TraceFileError::Inconsistent {
+        description.check_description().map_err(|what| TraceFileError::Inconsistent {
             path: path.to_owned(),
             offset: FILE_HEADER_BYTES as u64,
             what,
         })?;
         let mut pieces = Vec::new();
         for header in reader.blocks().iter().filter(|h| h.kind == TraceBlockKind::Symbols) {
-            let inconsistent = || reader.inconsistent(header, "its index contradicts the description of the program");
+            let inconsistent = || reader.inconsistent_block_error(header, "its index contradicts the description of the program");
             pieces.push(decode_piece(*header, &reader.index(header)?, description.functions.len()).ok_or_else(inconsistent)?);
         }
         // The sort is stable, so that the pieces of a thread stay in order.
@@ -427,7 +427,7 @@ impl TraceFile {
     }
 
     /// Returns the end of the trace.
-    pub fn end(&self) -> &TraceEnd {
+    pub fn end(&self) -> &TraceEndRecord {
         &self.end
     }
 
@@ -437,13 +437,13 @@ impl TraceFile {
     }
 
     /// Returns the pieces of a thread, in order.
-    pub fn pieces(&self, thread: ThreadNumber) -> impl Iterator<Item = &TracePiece> {
+    pub fn pieces(&self, thread: ThreadNumber) -> impl Iterator<Item = &TraceFilePiece> {
         let begin = self.pieces.partition_point(|piece| piece.thread.0 < thread.0);
         self.pieces[begin..].iter().take_while(move |piece| piece.thread == thread)
     }
 
     /// Returns the piece that contains the program block with this number within a thread.
-    pub fn piece_at(&self, thread: ThreadNumber, number: u64) -> Option<&TracePiece> {
+    pub fn piece_at(&self, thread: ThreadNumber, number: u64) -> Option<&TraceFilePiece> {
         self.pieces(thread).take_while(|p| p.first <= number).last()
     }
 
@@ -451,11 +451,11 @@ impl TraceFile {
     ///
     /// # Errors
     /// The block cannot be read, or is corrupt.
-    pub fn events(&self, piece: &TracePiece) -> Result<Vec<TraceEvent>, TraceFileError> {
+    pub fn events(&self, piece: &TraceFilePiece) -> Result<Vec<TraceEvent>, TraceFileError> {
         let symbols = self.reader.symbols(&piece.header)?;
         let events: Option<Vec<TraceEvent>> =
             symbols.into_iter().map(|symbol| TraceEvent::from_symbol(symbol, self.description.blocks.len())).collect();
-        events.ok_or_else(|| self.reader.inconsistent(&piece.header, "it has an unknown block or event"))
+        events.ok_or_else(|| self.reader.inconsistent_block_error(&piece.header, "it has an unknown block or event"))
     }
 
     /// Returns the events of a thread, read piece by piece.
@@ -472,7 +472,7 @@ impl TraceFile {
     }
 
     /// Returns the description of a block.
-    pub fn block(&self, block: TraceBlock) -> &BlockInfo {
+    pub fn block(&self, block: TraceBlock) -> &TracedBlockInfo {
         &self.description.blocks[block.0 as usize]
     }
 
@@ -488,7 +488,7 @@ fn checked_number(number: u64, all: usize) -> Option<u32> {
 }
 
 /// Decodes the index of a block, in a trace with `all` functions; `None` if it is invalid.
-fn decode_piece(header: StoredBlock, index: &[u8], all: usize) -> Option<TracePiece> {
+fn decode_piece(header: StoredBlock, index: &[u8], all: usize) -> Option<TraceFilePiece> {
     let mut rest = Cursor(index);
     let first = rest.number()?;
     let depth = rest.number()?;
@@ -508,7 +508,7 @@ fn decode_piece(header: StoredBlock, index: &[u8], all: usize) -> Option<TracePi
     if first > u64::MAX / 2 {
         return None;
     }
-    Some(TracePiece { header, thread: ThreadNumber(header.stream), first, frames: TraceFrames { open }, functions })
+    Some(TraceFilePiece { header, thread: ThreadNumber(header.stream), first, frames: TraceFrameStack { open }, functions })
 }
 
 #[cfg(test)]

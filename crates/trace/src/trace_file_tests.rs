@@ -3,8 +3,8 @@
 use super::*;
 
 fn about() -> TraceDescription {
-    let functions = ["main", "callee"].map(|name| FunctionInfo { name: name.to_owned(), address: 0x1000 });
-    let block = |address: u64, function: u32| BlockInfo { address, size: 4, function: TraceFunction(function), lines: Vec::new() };
+    let functions = ["main", "callee"].map(|name| TracedFunctionInfo { name: name.to_owned(), address: 0x1000 });
+    let block = |address: u64, function: u32| TracedBlockInfo { address, size: 4, function: TraceFunction(function), lines: Vec::new() };
     TraceDescription {
         functions: functions.to_vec(),
         blocks: vec![block(0x1000, 0), block(0x1004, 0), block(0x2000, 1)],
@@ -24,7 +24,7 @@ fn any_position_is_found_with_its_frames() {
         all.extend([call, callee, TraceEvent::Return, TraceEvent::Block(TraceBlock(1))]);
     }
     all.iter().for_each(|event| writer.push(ThreadNumber(1), *event).unwrap());
-    writer.finish(&TraceEnd::default()).unwrap();
+    writer.finish(&TraceEndRecord::default()).unwrap();
     let trace = TraceFile::open(&path).unwrap();
     assert_eq!(trace.stream(ThreadNumber(1)).collect::<Result<Vec<_>, _>>().unwrap(), all);
     let piece = trace.piece_at(ThreadNumber(1), 50_000).unwrap();

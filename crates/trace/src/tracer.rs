@@ -4,8 +4,8 @@
 //! this, and undoes all changes to traced processes, so that even `kill -9` of the client leaves nothing behind. Signals from the terminal
 //! reach the client and the programs, which stay in its process group, but not the tracer.
 
-use crate::launcher::{InheritedSignals, Launcher, is_ignored};
-use crate::system::checked;
+use crate::launcher::{InheritedSignals, Launcher, is_signal_ignored};
+use crate::system::check_call_result;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -45,11 +45,11 @@ pub struct ClientLink(UnixStream);
 ///
 /// # Errors
 /// The limit on processes or descriptors is reached.
-pub fn split() -> io::Result<TracerSplit> {
+pub fn split_into_client_and_tracer() -> io::Result<TracerSplit> {
     let signals = InheritedSignals::now();
     let set = forwarded_signals();
     // SAFETY: `set` is valid, and the pointer for the old set is null.
-    checked(unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) })?;
+    check_call_result(unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) })?;
     // If the parent ignored SIGCHLD, the ends of children would not be reported.
     // SAFETY: SIG_DFL installs no handler.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
@@ -61,7 +61,7 @@ pub fn split() -> io::Result<TracerSplit> {
             drop(client);
             let launcher = Launcher::fork(&signals)?;
             // SAFETY: the system call takes no pointers.
-            checked(unsafe { libc::setsid() })?;
+            check_call_result(unsafe { libc::setsid() })?;
             signals.restore_mask();
             Ok(TracerSplit::Tracer(ClientLink(tracer), launcher))
         }
@@ -100,7 +100,7 @@ impl ClientLink {
 /// Returns the signals that the client forwards because they would otherwise end it, and SIGCHLD, which reports the end of the tracer.
 /// Signals ignored from the start stay ignored, and the client's own faults are not forwarded.
 fn forwarded_signals() -> libc::sigset_t {
-    const NOT_FORWARDED: [i32; 20] = [
+    const SIGNALS_NOT_FORWARDED: [i32; 20] = [
         libc::SIGKILL,
         libc::SIGSTOP,
         libc::SIGTSTP,
@@ -126,7 +126,7 @@ fn forwarded_signals() -> libc::sigset_t {
     // SAFETY: zero is the empty set, to which valid signals are added.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
-        let all = (1..=libc::SIGRTMAX()).filter(|signal| !NOT_FORWARDED.contains(signal) && !is_ignored(*signal));
+        let all = (1..=libc::SIGRTMAX()).filter(|signal| !SIGNALS_NOT_FORWARDED.contains(signal) && !is_signal_ignored(*signal));
         for signal in all.chain([libc::SIGCHLD]) {
             libc::sigaddset(&raw mut set, signal);
         }
@@ -139,7 +139,7 @@ fn forward_signals(tracer: i32, mut socket: UnixStream, set: &libc::sigset_t) ->
     // SAFETY: the reference guarantees a valid set, and the new descriptor is owned by the `OwnedFd` alone.
     let signals = unsafe {
         let signals = libc::signalfd(-1, set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
-        checked(signals)?;
+        check_call_result(signals)?;
         OwnedFd::from_raw_fd(signals)
     };
     let mut polls_socket = true;
@@ -148,7 +148,7 @@ fn forward_signals(tracer: i32, mut socket: UnixStream, set: &libc::sigset_t) ->
         // Negative descriptors are ignored.
         let mut all = [waited(signals.as_raw_fd()), waited(if polls_socket { socket.as_raw_fd() } else { -1 })];
         // SAFETY: the pointer and the length describe `all`, which outlives the call.
-        match checked(unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, -1) }) {
+        match check_call_result(unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, -1) }) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             waited => waited?,
         }
@@ -187,6 +187,6 @@ fn end_status(child: i32) -> io::Result<Option<i32>> {
     let mut status = 0;
     // SAFETY: the pointer refers to a local variable of the type that the kernel writes.
     let found = unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) };
-    checked(found)?;
+    check_call_result(found)?;
     Ok((found == child).then_some(status))
 }

@@ -11,15 +11,15 @@
 //! whether a copy or the tracer recorded them; a `fork` child leaves the copies and writes to no ring.
 
 use crate::CollectError;
-use crate::block_copies::{Copies, CopyRequest, Patch, copy_blocks};
+use crate::block_copies::{Copies, CopyRequest, SitePatch, copy_blocks};
 use crate::copied_place::{CopiedPlace, CopiedPlaces};
 use crate::images::{Image, Images, sites_of};
-use crate::lookups::{TABLE_SIZE, TargetTable};
+use crate::lookups::{JumpTargetTable, TABLE_SIZE};
 use crate::memory::Memory;
 use crate::patches::{InstalledPatch, Relay, encode_jump, encode_short_jump, write_patches};
 use crate::ptrace::{self, Registers, Tid};
 use crate::ring_layout::{SAVED_RAX_OFFSET, SAVED_RCX_OFFSET, SAVED_RDX_OFFSET};
-use crate::rings::{Ring, Rings, code_bytes, thread_positions};
+use crate::rings::{RingBufferIndex, RingBuffers, code_bytes, thread_positions};
 use crate::run::TraceRun;
 use crate::sink::{Sink, SinkFlow, ThreadNumber};
 use crate::sleds;
@@ -39,24 +39,24 @@ const TRAP_TRACE: i32 = 2;
 /// `si_code` of a trap caused by `int3` (SI_KERNEL).
 const SI_KERNEL: i32 = 0x80;
 /// Maximum number of single steps that take a thread out of a copy. At most 25 bytes of a block are replaced.
-const MAX_STEPS: usize = 32;
+const MAX_STEPS_OUT_OF_COPY: usize = 32;
 pub const INT3: u8 = 0xcc;
 
 /// The copies of one image.
 #[derive(Debug)]
-pub struct CopyArea {
+pub struct TrampolineCopyArea {
     /// The address range of the copies.
     pub range: Range<u64>,
     /// The end of the memory that is available for copies.
     pub end: u64,
     pub places: CopiedPlaces,
     /// The known targets of the image's indirect jumps.
-    pub targets: TargetTable,
+    pub targets: JumpTargetTable,
 }
 
 #[derive(Debug)]
 pub struct Trampolines {
-    pub areas: Vec<CopyArea>,
+    pub areas: Vec<TrampolineCopyArea>,
     /// Site addresses by site number. If the site's sled is used, the address is the sled's; 0 if its library is not mapped.
     pub sites: Vec<u64>,
     /// The installed patches, sorted by address.
@@ -71,7 +71,7 @@ pub struct Trampolines {
     pub unwatched: HashSet<u64>,
     /// Copies of code that a patch has overwritten and to which a jump has led, by the jump's target.
     pub pieces: HashMap<u64, Range<u64>>,
-    pub rings: Rings,
+    pub rings: RingBuffers,
     pub threads: HashMap<Tid, RecordedThread>,
     /// True if sleds are used where blocks have them.
     uses_sleds: bool,
@@ -81,7 +81,7 @@ pub struct Trampolines {
 
 #[derive(Clone, Copy, Debug)]
 pub struct RecordedThread {
-    pub ring: Ring,
+    pub ring: RingBufferIndex,
     pub number: ThreadNumber,
     /// If the program itself has set the thread's trap flag: the address of the instruction before which it last trapped.
     last_step: Option<u64>,
@@ -103,7 +103,7 @@ impl Trampolines {
     /// # Errors
     /// An address is not code of the image, its instruction cannot be moved, or there are too many sites.
     pub fn install(subject: &TracedProcess, run: &TraceRun, uses_sleds: bool) -> Result<Self, CollectError> {
-        let rings = Rings::map(subject, subject.area + PATH_BUFFER_OFFSET, subject.area)?;
+        let rings = RingBuffers::map(subject, subject.area + PATH_BUFFER_OFFSET, subject.area)?;
         let mut set = Self {
             areas: Vec::new(),
             sites: vec![0; run.sites.len()],
@@ -135,7 +135,7 @@ impl Trampolines {
         let (jumps, guarded): (HashSet<u64>, HashSet<u64>) = (of_file(&mut run.jumps.iter()), of_file(&mut run.guarded.iter()));
         self.unwatched.extend(of_file(&mut run.unwatched.iter()));
         let (code, blocks) = (code_bytes(&subject.memory, &ranges(&executable.code))?, ranges(&own));
-        let sleds = if self.uses_sleds { sleds::find_in_blocks(&code, &blocks) } else { HashMap::new() };
+        let sleds = if self.uses_sleds { sleds::find_sleds_in_blocks(&code, &blocks) } else { HashMap::new() };
         let mut by_address: HashMap<u64, u32> = HashMap::with_capacity(sites.len());
         for (number, site) in &sites {
             let at = in_memory(*site);
@@ -167,8 +167,8 @@ impl Trampolines {
         by_address.iter().for_each(|(address, number)| self.sites[*number as usize] = *address);
         let patches = self.prepare_patches(&patches, &by_address, subject);
         write_patches(&patches, &subject.memory, |patch| &patch.new_bytes)?;
-        let targets = TargetTable::new(table, &subject.memory)?;
-        self.areas.push(CopyArea { range, end: table, places, targets });
+        let targets = JumpTargetTable::new(table, &subject.memory)?;
+        self.areas.push(TrampolineCopyArea { range, end: table, places, targets });
         match self.patches.is_empty() {
             true => self.patches = patches,
             false => self.patches.extend(patches),
@@ -194,7 +194,12 @@ impl Trampolines {
     }
 
     /// Prepares patches for writing, and notes the breakpoints and relays among them.
-    fn prepare_patches(&mut self, patches: &[(u64, Patch)], numbers: &HashMap<u64, u32>, subject: &TracedProcess) -> Vec<InstalledPatch> {
+    fn prepare_patches(
+        &mut self,
+        patches: &[(u64, SitePatch)],
+        numbers: &HashMap<u64, u32>,
+        subject: &TracedProcess,
+    ) -> Vec<InstalledPatch> {
         let mut all = Vec::with_capacity(patches.len());
         let mut add = |address: u64, target: u64, new: &[u8], relay: Option<Relay>| {
             let mut original_bytes = [0; 5];
@@ -207,14 +212,14 @@ impl Trampolines {
         for (address, patch) in patches {
             let address = *address;
             match *patch {
-                Patch::Jump(to) => add(address, to, &encode_jump(address, to), None),
-                Patch::ShortJump { to, relay, host } => {
+                SitePatch::Jump(to) => add(address, to, &encode_jump(address, to), None),
+                SitePatch::ShortJump { to, relay, host } => {
                     let found = Some(Relay { site: address, address: relay, host });
                     add(address, to, &encode_short_jump(address, relay), found);
                     add(relay, to, &encode_jump(relay, to), found);
                     self.relays.insert(relay, numbers[&address]);
                 }
-                Patch::Breakpoint(to) => {
+                SitePatch::Breakpoint(to) => {
                     add(address, to, &[INT3], None);
                     self.traps.insert(address, to);
                 }
@@ -235,8 +240,8 @@ impl Trampolines {
     /// The thread is gone, or all rings are in use.
     pub fn begin_thread(&mut self, thread: Tid, number: ThreadNumber) -> Result<(), CollectError> {
         let ring = self.rings.acquire()?;
-        let registers = ptrace::registers(thread)?;
-        ptrace::set_registers(thread, &Registers { gs_base: self.rings.address(ring), ..registers })?;
+        let registers = ptrace::read_registers(thread)?;
+        ptrace::write_registers(thread, &Registers { gs_base: self.rings.address(ring), ..registers })?;
         self.threads.insert(thread, RecordedThread { ring, number, last_step: None });
         Ok(())
     }
@@ -276,20 +281,20 @@ impl Trampolines {
         match ptrace::signal_code(thread)? {
             SI_KERNEL => {}
             _ if is_merged => {}
-            TRAP_TRACE if !self.is_step_of_program(thread, at) => return Ok(Some(SinkFlow::Continue)),
+            TRAP_TRACE if !self.is_single_step_of_program(thread, at) => return Ok(Some(SinkFlow::Continue)),
             _ => return Ok(None),
         }
         match self.place_at(at) {
             CodePlace::At(CopiedPlace::Head { saved: false, .. }) => {
-                let registers = ptrace::registers(thread)?;
-                ptrace::set_registers(thread, &Registers { rcx: self.rings.saved_rcx(recorded.ring)?, ..registers })?;
+                let registers = ptrace::read_registers(thread)?;
+                ptrace::write_registers(thread, &Registers { rcx: self.rings.read_saved_rcx(recorded.ring)?, ..registers })?;
                 return Ok(Some(self.drain(thread, sink)?));
             }
             CodePlace::At(CopiedPlace::Missed { jump, .. }) => {
                 return Ok(Some(self.handle_missed_target(subject, (thread, recorded), jump, images, sink)?));
             }
             CodePlace::At(CopiedPlace::Stepped { jump, .. }) => {
-                return Ok(Some(self.step_jump(subject, (thread, recorded), jump, images, sink)?));
+                return Ok(Some(self.step_jump_to_target(subject, (thread, recorded), jump, images, sink)?));
             }
             _ => {}
         }
@@ -301,27 +306,27 @@ impl Trampolines {
     /// Returns true if a trap that occurs because the program has set the trap flag would also occur without copies. It would before each
     /// instruction of the image or its copy, but not inside the code that records a site, and not a second time after the jump from one to
     /// the other.
-    fn is_step_of_program(&mut self, thread: Tid, at: u64) -> bool {
+    fn is_single_step_of_program(&mut self, thread: Tid, at: u64) -> bool {
         let is_next = match self.place_at(at) {
             CodePlace::Outside | CodePlace::At(CopiedPlace::Head { saved: false, .. } | CopiedPlace::Body { .. }) => true,
             CodePlace::At(_) | CodePlace::Inside => false,
         };
-        let original = self.to_image(at);
+        let original = self.image_address_of_copy(at);
         let last = self.threads.get_mut(&thread).filter(|_| is_next).map(|recorded| recorded.last_step.replace(original));
         last.is_some_and(|last| last != Some(original))
     }
 
     /// Undoes a trap that was pending when the collection ended, so that it happens again without trampolines. Returns false if the trap
     /// is the program's own.
-    pub fn undo_trap(&mut self, thread: Tid, is_merged: bool) -> Result<bool, CollectError> {
+    pub fn undo_trap_of_copy(&mut self, thread: Tid, is_merged: bool) -> Result<bool, CollectError> {
         let at = ptrace::instruction_pointer(thread)?;
         if ptrace::signal_code(thread)? != SI_KERNEL && !is_merged {
             return Ok(false);
         }
         if let (CodePlace::At(CopiedPlace::Head { site, saved: false }), Some(recorded)) = (self.place_at(at), self.threads.get(&thread)) {
-            let registers = ptrace::registers(thread)?;
-            let (rcx, rip) = (self.rings.saved_rcx(recorded.ring)?, self.sites[site as usize]);
-            ptrace::set_registers(thread, &Registers { rcx, rip, ..registers })?;
+            let registers = ptrace::read_registers(thread)?;
+            let (rcx, rip) = (self.rings.read_saved_rcx(recorded.ring)?, self.sites[site as usize]);
+            ptrace::write_registers(thread, &Registers { rcx, rip, ..registers })?;
             return Ok(true);
         }
         let is_lookup = matches!(self.place_at(at), CodePlace::At(CopiedPlace::Missed { .. } | CopiedPlace::Stepped { .. }));
@@ -338,13 +343,13 @@ impl Trampolines {
     /// intact. `is_fault` means that the current instruction caused the pending signal, and must not be stepped over.
     pub fn move_out_of_copy(&self, subject: &TracedProcess, thread: Tid, is_final: bool, is_fault: bool) -> Result<bool, CollectError> {
         if is_final {
-            let registers = ptrace::registers(thread)?;
+            let registers = ptrace::read_registers(thread)?;
             // If the program has set the register itself meanwhile, its value stays; that ends the collection.
             let is_ring = self.rings.span().contains(&registers.gs_base);
-            ptrace::set_registers(thread, &Registers { gs_base: if is_ring { 0 } else { registers.gs_base }, ..registers })?;
+            ptrace::write_registers(thread, &Registers { gs_base: if is_ring { 0 } else { registers.gs_base }, ..registers })?;
         }
-        for _ in 0..MAX_STEPS {
-            let registers = ptrace::registers(thread)?;
+        for _ in 0..MAX_STEPS_OUT_OF_COPY {
+            let registers = ptrace::read_registers(thread)?;
             match self.place_at(registers.rip) {
                 CodePlace::Outside => return Ok(false),
                 CodePlace::At(CopiedPlace::Body { intact: false, .. }) | CodePlace::Inside if !is_final && is_fault => return Ok(false),
@@ -352,7 +357,7 @@ impl Trampolines {
                 CodePlace::Inside if is_fault => return Ok(false),
                 CodePlace::Inside => {}
                 CodePlace::At(place) => {
-                    ptrace::set_registers(thread, &self.registers_in_image(thread, &place, &registers)?)?;
+                    ptrace::write_registers(thread, &self.registers_in_image(thread, &place, &registers)?)?;
                     return Ok(place.is_recorded());
                 }
             }
@@ -366,15 +371,15 @@ impl Trampolines {
     /// Handles the end of a system call. `again` means that a signal handler has returned to a site that is recorded already.
     pub fn after_system_call(&mut self, thread: Tid, again: bool) -> io::Result<()> {
         if let Some(recorded) = self.threads.get_mut(&thread).filter(|recorded| recorded.last_step.is_some())
-            && ptrace::registers(thread)?.eflags & TRAP_FLAG == 0
+            && ptrace::read_registers(thread)?.eflags & TRAP_FLAG == 0
         {
             recorded.last_step = None;
         }
-        if again { self.resume_recorded(thread) } else { Ok(()) }
+        if again { self.resume_after_recorded_site(thread) } else { Ok(()) }
     }
 
     /// Moves a stopped thread from a site that is recorded already into the copy, after the code that records the site.
-    fn resume_recorded(&self, thread: Tid) -> io::Result<()> {
+    fn resume_after_recorded_site(&self, thread: Tid) -> io::Result<()> {
         let at = ptrace::instruction_pointer(thread)?;
         let is_there =
             |place: &CopiedPlace| matches!(place, CopiedPlace::Recorded { site, saved: false } if self.sites[*site as usize] == at);
@@ -395,7 +400,7 @@ impl Trampolines {
     }
 
     /// Translates an address in a copy to the image; returns other addresses unchanged.
-    pub fn to_image(&self, address: u64) -> u64 {
+    pub fn image_address_of_copy(&self, address: u64) -> u64 {
         match self.place_at(address) {
             CodePlace::At(place) => self.original_address(&place),
             CodePlace::Outside | CodePlace::Inside => address,
@@ -424,7 +429,7 @@ impl Trampolines {
         let Some(ring) = self.threads.get(&thread).map(|recorded| recorded.ring) else { return Ok(found) };
         match *place {
             CopiedPlace::Head { saved: true, .. } | CopiedPlace::Recorded { saved: true, .. } => {
-                Ok(Registers { rcx: self.rings.saved_rcx(ring)?, ..found })
+                Ok(Registers { rcx: self.rings.read_saved_rcx(ring)?, ..found })
             }
             CopiedPlace::Lookup { saved: true, .. } | CopiedPlace::Missed { .. } => {
                 let word = |offset| self.rings.word(ring, offset);

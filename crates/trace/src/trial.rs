@@ -5,14 +5,14 @@ use crate::collectors::CollectorKind;
 use crate::command;
 use crate::follow::FollowEnding;
 use crate::launcher::ProgramStart;
-use crate::memory::common;
-use crate::ptrace::wait_child;
-use crate::repeat::RepeatRecipe;
+use crate::memory::intersect_ranges;
+use crate::ptrace::wait_for_child;
+use crate::repeat::FixedRunConditions;
 use crate::run::{RunTarget, TraceRun};
 use crate::sink::{Sink, SinkFlow, ThreadNumber};
 use crate::sleds;
 use crate::subject::Executable;
-use crate::system::checked;
+use crate::system::check_call_result;
 use anyhow::{Context, Result, ensure};
 use object::pod::bytes_of;
 use object::{LittleEndian, U16, U32, U64, elf};
@@ -28,9 +28,9 @@ use std::sync::mpsc::channel;
 use trodden_binary::Binary;
 
 /// Sink that counts hits, and ends the collection at the first.
-struct FirstHit(u64);
+struct FirstHitSink(u64);
 
-impl Sink for FirstHit {
+impl Sink for FirstHitSink {
     fn record(&mut self, _: ThreadNumber, _: u64) -> io::Result<SinkFlow> {
         self.0 += 1;
         Ok(SinkFlow::Stop)
@@ -53,17 +53,17 @@ pub fn try_collector(kind: CollectorKind, program: &Path) -> Result<()> {
     );
     let executable = Executable::read(program)?;
     let place = match kind {
-        CollectorKind::Compiled => sleds::first_sled(&Binary::read(program)?)
+        CollectorKind::Compiled => sleds::find_first_sled(&Binary::read(program)?)
             .context("the program has no witness sled. Build it with `trodden-lab with --witnesses -- build`")?,
         _ => executable.entry,
     };
-    check_hit_is_recorded(kind.collector(), &Executable { code: code_around(place, &executable), ..executable }, place)
+    check_hit_is_recorded(kind.collector(), &Executable { code: code_range_around(place, &executable), ..executable }, place)
 }
 
 /// Returns the pages of code around a site. A trial needs no other code, and large programs would take long to read.
-fn code_around(place: u64, executable: &Executable) -> Vec<Range<u64>> {
+fn code_range_around(place: u64, executable: &Executable) -> Vec<Range<u64>> {
     let pages = (place & !0xfff)..(place & !0xfff) + 0x2000;
-    executable.code.iter().map(|code| common(code, &pages)).filter(|range| !range.is_empty()).collect()
+    executable.code.iter().map(|code| intersect_ranges(code, &pages)).filter(|range| !range.is_empty()).collect()
 }
 
 /// Start address of the tiny program.
@@ -76,7 +76,7 @@ fn test_on_tiny_program(collector: &dyn Collector) -> Result<()> {
     // SAFETY: the name is a C string with a terminating zero, and the new descriptor is owned by the `File` alone.
     let mut writable = unsafe {
         let descriptor = libc::memfd_create(c"trodden trial".as_ptr(), libc::MFD_CLOEXEC);
-        checked(descriptor)?;
+        check_call_result(descriptor)?;
         File::from_raw_fd(descriptor)
     };
     writable.write_all(&tiny_program())?;
@@ -90,11 +90,11 @@ fn test_on_tiny_program(collector: &dyn Collector) -> Result<()> {
 
 /// Returns the content of an executable file whose program ends at once.
 fn tiny_program() -> Vec<u8> {
-    const HEADERS: usize = size_of::<elf::FileHeader64<LittleEndian>>() + size_of::<elf::ProgramHeader64<LittleEndian>>();
+    const ELF_HEADERS_SIZE: usize = size_of::<elf::FileHeader64<LittleEndian>>() + size_of::<elf::ProgramHeader64<LittleEndian>>();
     let half = |value: usize| U16::new(LittleEndian, value as u16);
     let word = |value: u32| U32::new(LittleEndian, value);
     let long = |value: u64| U64::new(LittleEndian, value);
-    let length = long((HEADERS + TINY_CODE.len()) as u64);
+    let length = long((ELF_HEADERS_SIZE + TINY_CODE.len()) as u64);
     let segment = elf::ProgramHeader64 {
         p_type: word(elf::PT_LOAD),
         p_flags: word(elf::PF_R | elf::PF_X),
@@ -118,7 +118,7 @@ fn tiny_program() -> Vec<u8> {
         e_type: half(elf::ET_EXEC.into()),
         e_machine: half(elf::EM_X86_64.into()),
         e_version: word(elf::EV_CURRENT.into()),
-        e_entry: long(TINY_START + HEADERS as u64),
+        e_entry: long(TINY_START + ELF_HEADERS_SIZE as u64),
         e_phoff: long(size_of::<elf::FileHeader64<LittleEndian>>() as u64),
         e_shoff: long(0),
         e_flags: word(0),
@@ -152,7 +152,7 @@ fn check_hit_is_recorded(collector: &dyn Collector, executable: &Executable, pla
         guarded: &HashSet::new(),
         unwatched: &HashSet::new(),
         libraries: &[],
-        recipe: RepeatRecipe::NONE,
+        recipe: FixedRunConditions::NONE,
         first: None,
         stop: &stop,
         limit: None,
@@ -160,11 +160,11 @@ fn check_hit_is_recorded(collector: &dyn Collector, executable: &Executable, pla
         children: None,
         note: |_| {},
     };
-    let mut seen = FirstHit(0);
+    let mut seen = FirstHitSink(0);
     let outcome = std::thread::scope(|s| s.spawn(|| collector.collect(run, &mut seen)).join())
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     if let (FollowEnding::Detached, None, Ok(process)) = (outcome.followed.ending, outcome.followed.status, begun.try_recv()) {
-        wait_child(process as i32)?;
+        wait_for_child(process as i32)?;
     }
     ensure!(seen.0 > 0, "collector `{}` recorded nothing in a trial", collector.name());
     Ok(())

@@ -5,13 +5,13 @@
 //! patch, where the image's code is gone: that code gets a copy.
 
 use crate::CollectError;
-use crate::block_copies::{Copies, copy_range};
+use crate::block_copies::{BlockCopies, copy_range};
 use crate::copied_place::CopiedPlace;
 use crate::images::Images;
-use crate::memory::{Memory, overlap};
+use crate::memory::{Memory, do_ranges_overlap};
 use crate::ptrace::{self, Tid};
-use crate::ring_layout::{DESTINATION_OFFSET, TARGET_OFFSET};
-use crate::sink::{NOWHERE, Sink, SinkFlow};
+use crate::ring_layout::{LOOKUP_DESTINATION_OFFSET, LOOKUP_TARGET_OFFSET};
+use crate::sink::{NO_ADDRESS, Sink, SinkFlow};
 use crate::subject::TracedProcess;
 use crate::trampolines::{CodePlace, RecordedThread, Trampolines};
 use std::io;
@@ -19,7 +19,7 @@ use std::ops::Range;
 use trodden_binary::instruction::MAX_INSTRUCTION_LENGTH;
 
 /// Number of bytes that are read at a jump's target within a patch, to copy the code there.
-const MAX_COPIED_BYTES: usize = 64;
+const MAX_COPIED_PIECE_BYTES: usize = 64;
 
 /// Returns false if a jump to an address faults.
 fn is_canonical(address: u64) -> bool {
@@ -37,9 +37,9 @@ impl Trampolines {
         sink: &mut dyn Sink,
     ) -> Result<SinkFlow, CollectError> {
         let at = ptrace::instruction_pointer(thread)?;
-        let target = self.rings.word(recorded.ring, TARGET_OFFSET)?;
+        let target = self.rings.word(recorded.ring, LOOKUP_TARGET_OFFSET)?;
         let destination = self.find_destination(target, subject, images)?;
-        self.rings.set_word(recorded.ring, DESTINATION_OFFSET, destination)?;
+        self.rings.set_word(recorded.ring, LOOKUP_DESTINATION_OFFSET, destination)?;
         let always = self.unwatched.contains(&target);
         if !always && let Some(area) = self.areas.iter_mut().find(|area| area.range.contains(&at)) {
             area.targets.add(target, destination, !subject.session.has_several_threads(), &subject.memory)?;
@@ -47,8 +47,8 @@ impl Trampolines {
         if self.is_head(destination) {
             return Ok(SinkFlow::Continue);
         }
-        let known = if is_canonical(target) { images.in_file(target) } else { NOWHERE };
-        let flow = self.record_target((thread, recorded), jump, known, sink)?;
+        let known = if is_canonical(target) { images.in_file(target) } else { NO_ADDRESS };
+        let flow = self.record_jump_target((thread, recorded), jump, known, sink)?;
         if always {
             // Step the thread to the target now. Otherwise a signal would move the thread back to the jump, which would be recorded a
             // second time.
@@ -59,7 +59,7 @@ impl Trampolines {
     }
 
     /// Handles the stop of a thread before a jump that no lookup can replace: single-steps it.
-    pub fn step_jump(
+    pub fn step_jump_to_target(
         &mut self,
         subject: &TracedProcess,
         (thread, recorded): (Tid, RecordedThread),
@@ -68,7 +68,7 @@ impl Trampolines {
         sink: &mut dyn Sink,
     ) -> Result<SinkFlow, CollectError> {
         let to = subject.step_to_target(thread, |at| self.is_copy(at))?;
-        let flow = self.record_target((thread, recorded), jump, to.map_or(NOWHERE, |to| images.in_file(to)), sink)?;
+        let flow = self.record_jump_target((thread, recorded), jump, to.map_or(NO_ADDRESS, |to| images.in_file(to)), sink)?;
         if let Some(to) = to {
             let destination = self.find_destination(to, subject, images)?;
             ptrace::set_instruction_pointer(thread, destination)?;
@@ -77,7 +77,7 @@ impl Trampolines {
     }
 
     /// Records a jump and its target, if the target is uncertain.
-    fn record_target(
+    fn record_jump_target(
         &mut self,
         (thread, recorded): (Tid, RecordedThread),
         jump: u64,
@@ -105,12 +105,12 @@ impl Trampolines {
         if let Some(piece) = self.pieces.get(&target) {
             return Ok(piece.start);
         }
-        let mut code = subject.memory.read_some(target, MAX_COPIED_BYTES);
+        let mut code = subject.memory.read_some(target, MAX_COPIED_PIECE_BYTES);
         subject.session.hide_changes(target, &mut code);
         let areas = images.image_at(target).map(|image| image.area.clone());
         let area = self.areas.iter_mut().find(|area| areas.as_ref().is_some_and(|areas| areas.contains(&area.range.start)));
         let Some(area) = area else { return Ok(target) };
-        let Copies { code, places, .. } = copy_range(&[(target, code)], target..end, area.range.end)?;
+        let BlockCopies { code, places, .. } = copy_range(&[(target, code)], target..end, area.range.end)?;
         if area.range.end + code.len() as u64 > area.end {
             return Err(CollectError::Unexpected { what: "it jumps to too many places that trampolines have replaced".to_owned() });
         }
@@ -127,11 +127,11 @@ impl Trampolines {
     }
 
     /// Forgets the copies made for code that the program is about to change.
-    pub fn release_pieces(&mut self, range: &Range<u64>, memory: &Memory) -> io::Result<()> {
+    pub fn release_copied_pieces(&mut self, range: &Range<u64>, memory: &Memory) -> io::Result<()> {
         // The code that was copied lies within this range.
-        let copied = |target: u64| target..target + MAX_COPIED_BYTES as u64 + MAX_INSTRUCTION_LENGTH;
+        let copied = |target: u64| target..target + MAX_COPIED_PIECE_BYTES as u64 + MAX_INSTRUCTION_LENGTH;
         let gone: Vec<(u64, Range<u64>)> =
-            self.pieces.iter().filter(|(target, _)| overlap(&copied(**target), range)).map(|(t, p)| (*t, p.clone())).collect();
+            self.pieces.iter().filter(|(target, _)| do_ranges_overlap(&copied(**target), range)).map(|(t, p)| (*t, p.clone())).collect();
         if gone.is_empty() {
             return Ok(());
         }

@@ -14,13 +14,13 @@ use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 use trodden_binary::Binary;
-use trodden_binary::instruction::{BranchInstruction, branch, decode};
+use trodden_binary::instruction::{BranchInstruction, classify_branch, decode_instruction};
 
 /// `si_code` of a signal sent by the kernel (SI_KERNEL).
 const SI_KERNEL: i32 = 0x80;
 /// Prefixes of instructions that the kernel cannot probe (`lock` and meaningless segment overrides), and all other prefixes.
 const UNSUPPORTED_PREFIXES: [u8; 5] = [0xf0, 0x26, 0x2e, 0x36, 0x3e];
-const OTHER_PREFIXES: [u8; 6] = [0x64, 0x65, 0x66, 0x67, 0xf2, 0xf3];
+const SUPPORTED_PREFIXES: [u8; 6] = [0x64, 0x65, 0x66, 0x67, 0xf2, 0xf3];
 
 #[derive(Debug)]
 pub struct Uprobes {
@@ -77,7 +77,7 @@ impl Uprobes {
     }
 
     /// Returns true if the probes have caused a thread's signal.
-    pub fn is_own(thread: Tid, signal: i32) -> io::Result<bool> {
+    pub fn is_uprobe_signal(thread: Tid, signal: i32) -> io::Result<bool> {
         Ok(signal == libc::SIGSTOP && ptrace::signal_code(thread)? == SI_KERNEL)
     }
 }
@@ -102,20 +102,20 @@ fn choose_instruction(binary: &Binary, block: Range<u64>) -> Option<u64> {
     let (mut at, mut fallback) = (block.start, None);
     while at < block.end {
         let code = binary.code_at(at)?;
-        let instruction = decode(code, at)?;
+        let instruction = decode_instruction(code, at)?;
         let prefixed = has_unsupported_prefix(code);
         if !prefixed && is_emulated(&instruction) {
             return Some(at);
         }
         // The kernel cannot probe instructions that trap or are privileged either.
-        let traps = matches!(branch(&instruction), Some(BranchInstruction::Stop | BranchInstruction::System));
+        let traps = matches!(classify_branch(&instruction), Some(BranchInstruction::Stop | BranchInstruction::System));
         // If the run has a fixed clock, these instructions trap, and the tracer emulates them at their own address.
         let reads_time = matches!(instruction.mnemonic(), Mnemonic::Rdtsc | Mnemonic::Rdtscp);
         let is_unsupported = prefixed || traps || reads_time || instruction.is_privileged();
         if fallback.is_none() && !is_unsupported && !is_long_nop(&instruction) {
             fallback = Some(at);
         }
-        if branch(&instruction).is_some() {
+        if classify_branch(&instruction).is_some() {
             break;
         }
         at = instruction.next_ip();
@@ -125,7 +125,7 @@ fn choose_instruction(binary: &Binary, block: Range<u64>) -> Option<u64> {
 
 fn has_unsupported_prefix(code: &[u8]) -> bool {
     code.iter()
-        .take_while(|byte| UNSUPPORTED_PREFIXES.contains(byte) || OTHER_PREFIXES.contains(byte))
+        .take_while(|byte| UNSUPPORTED_PREFIXES.contains(byte) || SUPPORTED_PREFIXES.contains(byte))
         .any(|byte| UNSUPPORTED_PREFIXES.contains(byte))
 }
 

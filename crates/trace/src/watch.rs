@@ -9,15 +9,15 @@ use crate::CollectError;
 use crate::breakpoints::{BreakpointSite, Breakpoints, SlotProgress};
 use crate::hardware::HardwareBreakpoints;
 use crate::images::{Image, Images, Library, sites_of};
-use crate::memory::{Memory, MemoryEffect, common, outside, overlap, pages};
-use crate::ptrace::{self, Resume, Tid};
+use crate::memory::{Memory, MemoryEffect, do_ranges_overlap, intersect_ranges, parts_outside_range, round_to_whole_pages};
+use crate::ptrace::{self, ResumeMode, Tid};
 use crate::run::{ParkedReceiver, TraceRun};
 use crate::session::Session;
 use crate::signal_state::{SignalAction, process_of};
-use crate::single_step::Stepping;
-use crate::sink::{NOWHERE, Sink, SinkFlow, ThreadNumber, Trap};
+use crate::single_step::SingleStepping;
+use crate::sink::{NO_ADDRESS, Sink, SinkFlow, ThreadNumber, TrapOutcome};
 use crate::stack::StackUnwinder;
-use crate::subject::{Executable, FREE_SLOT, TracedProcess};
+use crate::subject::{Executable, FREE_SLOT_OFFSET, TracedProcess};
 use crate::trampolines::Trampolines;
 use crate::uprobes::Uprobes;
 use std::io;
@@ -31,7 +31,7 @@ use trodden_binary::linked::split_address;
 pub struct Watch<'a> {
     run: &'a TraceRun<'a>,
     images: Images,
-    means: Watched,
+    means: WatchMeans,
     session: Rc<Session>,
     /// Ranges in memory that the program has changed or was about to change. They are no longer watched.
     released: Vec<Range<u64>>,
@@ -41,7 +41,7 @@ pub struct Watch<'a> {
 }
 
 #[derive(Debug)]
-pub enum Watched {
+pub enum WatchMeans {
     /// Nothing is watched: the run serves to record system calls.
     Nothing,
     /// `int3` at each site, with a slot for the displaced instruction.
@@ -51,14 +51,14 @@ pub enum Watched {
     Hardware(HardwareBreakpoints),
     /// Uprobes, with breakpoints at the sites where no uprobe can be placed.
     Uprobes(Uprobes, Breakpoints),
-    Steps(Stepping),
+    Steps(SingleStepping),
 }
 /// `si_code` of a trap caused by `int3` (SI_KERNEL).
 const SI_KERNEL: i32 = 0x80;
 
 impl<'a> Watch<'a> {
     /// Starts watching the program's own image; libraries follow by [`Watch::map`].
-    pub fn new(run: &'a TraceRun<'a>, subject: &TracedProcess, means: Watched) -> Self {
+    pub fn new(run: &'a TraceRun<'a>, subject: &TracedProcess, means: WatchMeans) -> Self {
         Self {
             run,
             images: Images::new(subject, run.executable),
@@ -90,10 +90,10 @@ impl<'a> Watch<'a> {
         let image = self.images.last().clone();
         let (run, executable) = (self.run, &library.executable);
         match &mut self.means {
-            Watched::Breakpoints(breakpoints) => breakpoints.add(&view, executable, &sites_of(image.number, run.sites), run.jumps)?,
-            Watched::Trampolines(trampolines) => trampolines.add(&view, run, executable, image.number)?,
-            Watched::Steps(steps) => steps.add(subject, thread, &image)?,
-            Watched::Nothing | Watched::Hardware(_) | Watched::Uprobes(..) => {}
+            WatchMeans::Breakpoints(breakpoints) => breakpoints.add(&view, executable, &sites_of(image.number, run.sites), run.jumps)?,
+            WatchMeans::Trampolines(trampolines) => trampolines.add(&view, run, executable, image.number)?,
+            WatchMeans::Steps(steps) => steps.add(subject, thread, &image)?,
+            WatchMeans::Nothing | WatchMeans::Hardware(_) | WatchMeans::Uprobes(..) => {}
         }
         Ok(Some(image))
     }
@@ -103,10 +103,10 @@ impl<'a> Watch<'a> {
         let gone = self.images.forget(unmapped);
         for image in &gone {
             match &mut self.means {
-                Watched::Breakpoints(breakpoints) => breakpoints.forget(&image.area),
-                Watched::Trampolines(trampolines) => trampolines.forget(image, memory),
-                Watched::Steps(steps) => steps.forget(image),
-                Watched::Nothing | Watched::Hardware(_) | Watched::Uprobes(..) => {}
+                WatchMeans::Breakpoints(breakpoints) => breakpoints.forget(&image.area),
+                WatchMeans::Trampolines(trampolines) => trampolines.forget(image, memory),
+                WatchMeans::Steps(steps) => steps.forget(image),
+                WatchMeans::Nothing | WatchMeans::Hardware(_) | WatchMeans::Uprobes(..) => {}
             }
         }
         gone
@@ -114,20 +114,20 @@ impl<'a> Watch<'a> {
 
     /// Returns the watched code in these pages that has not been released yet, image by image. If part of a library is being unmapped,
     /// all of the library's code is returned.
-    pub fn watched_in(&self, changed: &Range<u64>, is_unmapped: bool) -> Vec<Range<u64>> {
+    pub fn watched_ranges_in(&self, changed: &Range<u64>, is_unmapped: bool) -> Vec<Range<u64>> {
         let mut watched = Vec::new();
         for image in self.images.all() {
-            let is_touched = image.code.iter().any(|code| overlap(code, changed));
-            let is_gone = image.code.iter().all(|code| common(code, changed) == *code);
+            let is_touched = image.code.iter().any(|code| do_ranges_overlap(code, changed));
+            let is_gone = image.code.iter().all(|code| intersect_ranges(code, changed) == *code);
             match image.number > 0 && is_unmapped {
                 // A library that is unmapped as a whole needs no patches removed.
                 true if !is_touched || is_gone => {}
                 true => watched.extend(image.code.iter().cloned()),
-                false => watched.extend(image.code.iter().map(|code| common(code, changed)).filter(|range| !range.is_empty())),
+                false => watched.extend(image.code.iter().map(|code| intersect_ranges(code, changed)).filter(|range| !range.is_empty())),
             }
         }
         for released in &self.released {
-            watched = watched.iter().flat_map(|range| outside(range, released)).collect();
+            watched = watched.iter().flat_map(|range| parts_outside_range(range, released)).collect();
         }
         watched
     }
@@ -159,7 +159,7 @@ impl<'a> Watch<'a> {
     /// outside a system call.
     pub fn guard(&self, thread: Tid) -> Result<(), CollectError> {
         // The journal does not contain what the kernel writes for uprobes, so that cannot be hidden.
-        if !matches!(&self.means, Watched::Breakpoints(_) | Watched::Trampolines(_)) {
+        if !matches!(&self.means, WatchMeans::Breakpoints(_) | WatchMeans::Trampolines(_)) {
             return Ok(());
         }
         let file = |number: usize| match number.checked_sub(1) {
@@ -169,12 +169,13 @@ impl<'a> Watch<'a> {
         // The kernel reads the code of restartable sequences with the rights of the thread, so such code must not be guarded.
         let can_be = |image: &&Image| file(image.number).is_some_and(|file| !file.has_restartable_sequences);
         let images = self.images.all().iter().filter(can_be);
-        self.session.guard_code(thread, &images.map(|image| (image.code.clone(), image.area.start + FREE_SLOT)).collect::<Vec<_>>())
+        self.session
+            .guard_patched_code(thread, &images.map(|image| (image.code.clone(), image.area.start + FREE_SLOT_OFFSET)).collect::<Vec<_>>())
     }
 
     /// Returns true if the collector writes into the watched code.
     pub fn patches_code(&self) -> bool {
-        matches!(&self.means, Watched::Breakpoints(_) | Watched::Trampolines(_) | Watched::Uprobes(..))
+        matches!(&self.means, WatchMeans::Breakpoints(_) | WatchMeans::Trampolines(_) | WatchMeans::Uprobes(..))
     }
 
     /// Stops watching code that the program is about to change, and removes what was written there. All threads must be stopped;
@@ -183,28 +184,30 @@ impl<'a> Watch<'a> {
         self.released_code.push(self.images.in_file(range.start)..self.images.in_file(range.end - 1) + 1);
         self.released.push(range.clone());
         match &mut self.means {
-            Watched::Breakpoints(breakpoints) => breakpoints.release(range, &subject.memory),
-            Watched::Trampolines(trampolines) => trampolines.release(range, subject),
-            Watched::Hardware(hardware) => {
+            WatchMeans::Breakpoints(breakpoints) => breakpoints.release(range, &subject.memory),
+            WatchMeans::Trampolines(trampolines) => trampolines.release(range, subject),
+            WatchMeans::Hardware(hardware) => {
                 hardware.release(range);
                 Ok(())
             }
-            Watched::Uprobes(probes, rest) => {
+            WatchMeans::Uprobes(probes, rest) => {
                 record_probe_hits(probes, sink)?;
                 // The kernel removes either all uprobes or none.
                 probes.detach();
                 rest.release(range, &subject.memory)
             }
             // These means of watching learn of the change in [`Watch::handle_memory_change`].
-            Watched::Steps(_) | Watched::Nothing => Ok(()),
+            WatchMeans::Steps(_) | WatchMeans::Nothing => Ok(()),
         }
     }
 
     /// Moves a stopped thread out of a slot or copy of released code: see [`Trampolines::move_out_of_released_code`].
     pub fn move_out_of_released_code(&self, thread: Tid, step: &dyn Fn() -> Result<bool, CollectError>) -> Result<(), CollectError> {
         match &self.means {
-            Watched::Breakpoints(breakpoints) | Watched::Uprobes(_, breakpoints) => breakpoints.move_out_of_released_code(thread, step),
-            Watched::Trampolines(trampolines) => trampolines.move_out_of_released_code(thread, step),
+            WatchMeans::Breakpoints(breakpoints) | WatchMeans::Uprobes(_, breakpoints) => {
+                breakpoints.move_out_of_released_code(thread, step)
+            }
+            WatchMeans::Trampolines(trampolines) => trampolines.move_out_of_released_code(thread, step),
             _ => Ok(()),
         }
     }
@@ -217,7 +220,7 @@ impl<'a> Watch<'a> {
         effect: MemoryEffect,
     ) -> Result<(), CollectError> {
         match &mut self.means {
-            Watched::Steps(steps) => steps.handle_memory_change(subject, thread, &pages(changed), effect),
+            WatchMeans::Steps(steps) => steps.handle_memory_change(subject, thread, &round_to_whole_pages(changed), effect),
             _ => Ok(()),
         }
     }
@@ -256,13 +259,13 @@ impl<'a> Watch<'a> {
         sink: &mut dyn Sink,
     ) -> Result<(), CollectError> {
         match &mut self.means {
-            Watched::Trampolines(trampolines) => trampolines.begin_thread(thread, number),
-            Watched::Hardware(hardware) => hardware.begin_thread(&self.session, thread),
-            Watched::Uprobes(probes, _) => {
+            WatchMeans::Trampolines(trampolines) => trampolines.begin_thread(thread, number),
+            WatchMeans::Hardware(hardware) => hardware.begin_thread(&self.session, thread),
+            WatchMeans::Uprobes(probes, _) => {
                 probes.begin_thread(thread, number.0);
                 Ok(())
             }
-            Watched::Steps(steps) => steps.begin_thread(subject, thread, number, &self.images, sink).map(drop),
+            WatchMeans::Steps(steps) => steps.begin_thread(subject, thread, number, &self.images, sink).map(drop),
             _ => Ok(()),
         }
     }
@@ -270,9 +273,9 @@ impl<'a> Watch<'a> {
     /// Records what is left of a thread that has ended.
     pub fn end_thread(&mut self, thread: Tid, sink: &mut dyn Sink) -> io::Result<()> {
         match &mut self.means {
-            Watched::Steps(steps) => steps.end_thread(thread),
-            Watched::Trampolines(trampolines) => trampolines.end_thread(thread, sink)?,
-            Watched::Uprobes(probes, _) => {
+            WatchMeans::Steps(steps) => steps.end_thread(thread),
+            WatchMeans::Trampolines(trampolines) => trampolines.end_thread(thread, sink)?,
+            WatchMeans::Uprobes(probes, _) => {
                 record_probe_hits(probes, sink)?;
                 probes.end_thread(thread);
             }
@@ -284,8 +287,8 @@ impl<'a> Watch<'a> {
     /// Records what is left of all threads. No watched code runs any longer.
     pub fn end_all(&mut self, sink: &mut dyn Sink) -> io::Result<()> {
         match &mut self.means {
-            Watched::Trampolines(trampolines) => trampolines.end_all(sink),
-            Watched::Uprobes(probes, _) => record_probe_hits(probes, sink).map(|_| ()),
+            WatchMeans::Trampolines(trampolines) => trampolines.end_all(sink),
+            WatchMeans::Uprobes(probes, _) => record_probe_hits(probes, sink).map(|_| ()),
             _ => Ok(()),
         }
     }
@@ -293,47 +296,47 @@ impl<'a> Watch<'a> {
     /// Returns the ranges that were mapped into the process for watching, apart from the slots of the program's own image.
     pub fn mapped(&self) -> Vec<Range<u64>> {
         let own = match &self.means {
-            Watched::Trampolines(trampolines) => Some(trampolines.span()),
-            Watched::Uprobes(probes, _) => probes.mapped(),
+            WatchMeans::Trampolines(trampolines) => Some(trampolines.span()),
+            WatchMeans::Uprobes(probes, _) => probes.mapped(),
             _ => None,
         };
         own.into_iter().chain(self.images.areas()).collect()
     }
 
     pub fn is_copy(&self, address: u64) -> bool {
-        matches!(&self.means, Watched::Trampolines(trampolines) if trampolines.is_copy(address))
+        matches!(&self.means, WatchMeans::Trampolines(trampolines) if trampolines.is_copy(address))
     }
 
     /// Moves a stopped thread from a copy to the image: see [`Trampolines::move_out_of_copy`].
     pub fn move_out_of_copy(&mut self, subject: &TracedProcess, thread: Tid, is_final: bool, is_fault: bool) -> Result<bool, CollectError> {
         match &mut self.means {
-            Watched::Trampolines(trampolines) => trampolines.move_out_of_copy(subject, thread, is_final, is_fault),
+            WatchMeans::Trampolines(trampolines) => trampolines.move_out_of_copy(subject, thread, is_final, is_fault),
             _ => Ok(false),
         }
     }
 
     /// Returns true if a stopped thread is at an instruction that single-stepping has recorded already.
     pub fn is_recorded_step(&self, thread: Tid, at: u64) -> bool {
-        matches!(&self.means, Watched::Steps(steps) if steps.is_recorded(thread, at))
+        matches!(&self.means, WatchMeans::Steps(steps) if steps.is_recorded(thread, at))
     }
 
     /// Prepares a stopped thread for the handler of a signal that it is about to run.
     pub fn prepare_for_handler(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
         match &mut self.means {
-            Watched::Steps(steps) => steps.prepare_for_handler(subject, thread),
+            WatchMeans::Steps(steps) => steps.prepare_for_handler(subject, thread),
             _ => Ok(()),
         }
     }
 
     /// Prepares a stopped thread for running without being watched.
     pub fn prepare_for_end(&self, subject: &TracedProcess, thread: Tid) -> io::Result<()> {
-        if let Watched::Steps(steps) = &self.means { steps.prepare_for_end(subject, thread) } else { Ok(()) }
+        if let WatchMeans::Steps(steps) = &self.means { steps.prepare_for_end(subject, thread) } else { Ok(()) }
     }
 
-    pub fn resume(&self, thread: Tid) -> Resume {
+    pub fn resume(&self, thread: Tid) -> ResumeMode {
         match &self.means {
-            Watched::Steps(steps) => steps.resume(thread),
-            _ => Resume::ToSystemCall,
+            WatchMeans::Steps(steps) => steps.resume(thread),
+            _ => ResumeMode::ToSystemCall,
         }
     }
 
@@ -345,39 +348,41 @@ impl<'a> Watch<'a> {
         number: ThreadNumber,
         signal: i32,
         sink: &mut dyn Sink,
-    ) -> Result<Trap, CollectError> {
+    ) -> Result<TrapOutcome, CollectError> {
         let is_merged = self.session.is_merged(thread, signal)?;
         let trap = match &mut self.means {
-            Watched::Nothing => Trap::Foreign,
-            Watched::Hardware(hardware) => hardware.handle_trap(thread, number, signal, sink)?,
-            Watched::Steps(steps) => steps.handle_trap(subject, thread, number, signal, &self.images, sink)?,
-            Watched::Uprobes(probes, _) if Uprobes::is_own(thread, signal)? => Trap::Recorded(record_probe_hits(probes, sink)?),
-            Watched::Uprobes(..) if signal != libc::SIGTRAP => Trap::Foreign,
-            Watched::Uprobes(probes, rest) => match breakpoint_hit(rest, thread, is_merged)? {
+            WatchMeans::Nothing => TrapOutcome::Foreign,
+            WatchMeans::Hardware(hardware) => hardware.handle_trap(thread, number, signal, sink)?,
+            WatchMeans::Steps(steps) => steps.handle_trap(subject, thread, number, signal, &self.images, sink)?,
+            WatchMeans::Uprobes(probes, _) if Uprobes::is_uprobe_signal(thread, signal)? => {
+                TrapOutcome::Recorded(record_probe_hits(probes, sink)?)
+            }
+            WatchMeans::Uprobes(..) if signal != libc::SIGTRAP => TrapOutcome::Foreign,
+            WatchMeans::Uprobes(probes, rest) => match breakpoint_hit(rest, thread, is_merged)? {
                 Some(site) => {
                     // Hits of probes that came before this one must precede it.
                     record_probe_hits(probes, sink)?;
-                    Trap::Recorded(record_hit((rest, &self.images), subject, (thread, number), site, sink)?)
+                    TrapOutcome::Recorded(record_hit((rest, &self.images), subject, (thread, number), site, sink)?)
                 }
-                None => Trap::Foreign,
+                None => TrapOutcome::Foreign,
             },
-            Watched::Breakpoints(_) | Watched::Trampolines(_) if signal != libc::SIGTRAP => Trap::Foreign,
-            Watched::Trampolines(trampolines) => {
-                trampolines.handle_trap(subject, thread, is_merged, &self.images, sink)?.map_or(Trap::Foreign, Trap::Recorded)
+            WatchMeans::Breakpoints(_) | WatchMeans::Trampolines(_) if signal != libc::SIGTRAP => TrapOutcome::Foreign,
+            WatchMeans::Trampolines(trampolines) => {
+                trampolines.handle_trap(subject, thread, is_merged, &self.images, sink)?.map_or(TrapOutcome::Foreign, TrapOutcome::Recorded)
             }
-            Watched::Breakpoints(breakpoints) => match breakpoint_hit(breakpoints, thread, is_merged)? {
-                Some(site) => Trap::Recorded(record_hit((breakpoints, &self.images), subject, (thread, number), site, sink)?),
-                None => Trap::Foreign,
+            WatchMeans::Breakpoints(breakpoints) => match breakpoint_hit(breakpoints, thread, is_merged)? {
+                Some(site) => TrapOutcome::Recorded(record_hit((breakpoints, &self.images), subject, (thread, number), site, sink)?),
+                None => TrapOutcome::Foreign,
             },
         };
-        if let Trap::Recorded(_) = trap {
+        if let TrapOutcome::Recorded(_) = trap {
             // If the signal was blocked or ignored, the kernel has unblocked it and reset the action.
-            self.session.restore_signal(thread, signal)?;
+            self.session.restore_merged_signal(thread, signal)?;
             if !self.session.is_filtered() {
                 self.session.restore_injected_trap(thread)?;
             }
             if is_merged {
-                ptrace::send(thread, signal);
+                ptrace::send_signal_to_thread(thread, signal);
             }
         }
         Ok(trap)
@@ -385,10 +390,10 @@ impl<'a> Watch<'a> {
 
     /// Undoes a hit that was pending when the collection ended, so that the instruction is executed again without its breakpoint. Returns
     /// the signal to deliver, or 0.
-    pub fn undo_hit(&mut self, thread: Tid, signal: i32) -> Result<i32, CollectError> {
+    pub fn undo_recorded_hit(&mut self, thread: Tid, signal: i32) -> Result<i32, CollectError> {
         let is_merged = self.session.is_merged(thread, signal)?;
         let left = match &mut self.means {
-            Watched::Breakpoints(breakpoints) | Watched::Uprobes(_, breakpoints) if signal == libc::SIGTRAP => {
+            WatchMeans::Breakpoints(breakpoints) | WatchMeans::Uprobes(_, breakpoints) if signal == libc::SIGTRAP => {
                 match breakpoint_hit(breakpoints, thread, is_merged)? {
                     Some(site) => {
                         ptrace::set_instruction_pointer(thread, breakpoints.address(site))?;
@@ -397,14 +402,14 @@ impl<'a> Watch<'a> {
                     None => signal,
                 }
             }
-            Watched::Trampolines(trampolines) if signal == libc::SIGTRAP => {
-                if trampolines.undo_trap(thread, is_merged)? {
+            WatchMeans::Trampolines(trampolines) if signal == libc::SIGTRAP => {
+                if trampolines.undo_trap_of_copy(thread, is_merged)? {
                     0
                 } else {
                     signal
                 }
             }
-            Watched::Steps(steps) => {
+            WatchMeans::Steps(steps) => {
                 if steps.is_own(thread, signal)? {
                     0
                 } else {
@@ -412,17 +417,17 @@ impl<'a> Watch<'a> {
                 }
             }
             _ if self.session.is_code_fault(thread, signal) => 0,
-            Watched::Hardware(_) if signal == libc::SIGTRAP => 0,
-            Watched::Uprobes(..) if Uprobes::is_own(thread, signal)? => 0,
+            WatchMeans::Hardware(_) if signal == libc::SIGTRAP => 0,
+            WatchMeans::Uprobes(..) if Uprobes::is_uprobe_signal(thread, signal)? => 0,
             _ => signal,
         };
         if is_merged {
             // The program's own signal is pending again, or still.
-            ptrace::send(thread, signal);
+            ptrace::send_signal_to_thread(thread, signal);
         }
         let left = if is_merged { 0 } else { left };
         if left == 0 {
-            self.session.restore_masks(thread, 0)?;
+            self.session.restore_signal_masks(thread, 0)?;
         }
         Ok(left)
     }
@@ -430,7 +435,7 @@ impl<'a> Watch<'a> {
     /// Returns how far a thread in a slot has executed the slot's instruction; `None` if it is not in a slot.
     pub fn slot_progress(&self, instruction_pointer: u64) -> Option<SlotProgress> {
         match &self.means {
-            Watched::Breakpoints(breakpoints) | Watched::Uprobes(_, breakpoints) => breakpoints.slot_progress(instruction_pointer),
+            WatchMeans::Breakpoints(breakpoints) | WatchMeans::Uprobes(_, breakpoints) => breakpoints.slot_progress(instruction_pointer),
             _ => None,
         }
     }
@@ -438,7 +443,7 @@ impl<'a> Watch<'a> {
     /// Removes breakpoints and jumps from a child's copy of the memory.
     pub fn restore_child_code(&self, memory: &Memory) -> io::Result<()> {
         match &self.means {
-            Watched::Trampolines(trampolines) => trampolines.remove_patches(memory),
+            WatchMeans::Trampolines(trampolines) => trampolines.remove_patches(memory),
             _ => self.session.restore_code(memory),
         }
     }
@@ -446,14 +451,14 @@ impl<'a> Watch<'a> {
     /// Undoes all other changes to the image in a child's copy of the memory. The child is stopped, and will not be followed.
     pub fn restore_child_protection(&self, subject: &TracedProcess, child: Tid) -> Result<(), CollectError> {
         match &self.means {
-            Watched::Steps(steps) => steps.make_executable_in_child(subject, child),
+            WatchMeans::Steps(steps) => steps.make_executable_in_child(subject, child),
             _ => self.session.unguard_child(child),
         }
     }
 
     /// Removes the uprobes: from now on the process executes a different program, or is no longer followed.
-    pub fn end_probes(&mut self) {
-        if let Watched::Uprobes(probes, _) = &mut self.means {
+    pub fn detach_probes(&mut self) {
+        if let WatchMeans::Uprobes(probes, _) = &mut self.means {
             probes.detach();
         }
     }
@@ -462,7 +467,7 @@ impl<'a> Watch<'a> {
     /// system call in its name.
     pub fn prepare_for_filter(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
         match &mut self.means {
-            Watched::Steps(steps) => steps.start_stepping_libraries(subject, thread),
+            WatchMeans::Steps(steps) => steps.start_stepping_libraries(subject, thread),
             _ => self.session.end_guard(thread),
         }
     }
@@ -472,8 +477,8 @@ impl<'a> Watch<'a> {
     /// # Errors
     /// The program changes something that the collector itself depends on.
     pub fn handle_call_start(&mut self, thread: Tid, number: u64, arguments: &[u64; 6], memory: &Memory) -> Result<(), CollectError> {
-        const SET_GS: u64 = 0x1001;
-        if number as i64 == libc::SYS_arch_prctl && arguments[0] == SET_GS && matches!(self.means, Watched::Trampolines(_)) {
+        const ARCH_SET_GS: u64 = 0x1001;
+        if number as i64 == libc::SYS_arch_prctl && arguments[0] == ARCH_SET_GS && matches!(self.means, WatchMeans::Trampolines(_)) {
             return Err(CollectError::Unexpected { what: "it uses the gs register itself. Use `--collector ptrace`".to_owned() });
         }
         let [signal, action, _, set_size, ..] = *arguments;
@@ -496,13 +501,13 @@ impl<'a> Watch<'a> {
         sink: &mut dyn Sink,
     ) -> Result<SinkFlow, CollectError> {
         match &mut self.means {
-            Watched::Steps(steps) => return steps.after_system_call(subject, (thread, number), again, &self.images, sink),
-            Watched::Breakpoints(breakpoints) | Watched::Uprobes(_, breakpoints) if again => {
+            WatchMeans::Steps(steps) => return steps.after_system_call(subject, (thread, number), again, &self.images, sink),
+            WatchMeans::Breakpoints(breakpoints) | WatchMeans::Uprobes(_, breakpoints) if again => {
                 if let Some(site) = breakpoints.site_at(ptrace::instruction_pointer(thread)?) {
                     ptrace::set_instruction_pointer(thread, breakpoints.slot(site))?;
                 }
             }
-            Watched::Trampolines(trampolines) => trampolines.after_system_call(thread, again)?,
+            WatchMeans::Trampolines(trampolines) => trampolines.after_system_call(thread, again)?,
             _ => {}
         }
         Ok(SinkFlow::Continue)
@@ -512,7 +517,7 @@ impl<'a> Watch<'a> {
     /// in such an image, that address comes first. Returns `None` if the stack cannot be walked.
     pub fn stack(&mut self, subject: &TracedProcess, thread: Tid) -> Option<Vec<u64>> {
         let original = |address| match &self.means {
-            Watched::Trampolines(trampolines) => trampolines.to_image(address),
+            WatchMeans::Trampolines(trampolines) => trampolines.image_address_of_copy(address),
             _ => address,
         };
         self.unwinding.walk(&self.images, subject, thread, original).ok()
@@ -545,7 +550,7 @@ fn record_hit(
     let flow = sink.record(number, u64::from(breakpoints.number(site)))?;
     if breakpoints.is_jump(site) {
         let to = subject.step_to_target(thread, |at| breakpoints.slot_progress(at).is_some())?;
-        return Ok(sink.record(number, to.map_or(NOWHERE, |to| images.in_file(to)))?);
+        return Ok(sink.record(number, to.map_or(NO_ADDRESS, |to| images.in_file(to)))?);
     }
     Ok(flow)
 }

@@ -4,7 +4,7 @@
 //! it is divided in proportion to the samples in all of the thread's blocks between the same two call stacks. If there are none, the time
 //! is attributed to the functions that both call stacks have in common. The parts always add up to the length of the block in nanoseconds.
 
-use crate::codes::{Codes, find_own_frames};
+use crate::codes::{CodeTable, find_program_frames};
 use crate::process_file::ProcessFile;
 use crate::recording::ThreadRecording;
 use crate::sample_paths::{SamplePaths, TimedPath, is_same_function};
@@ -16,13 +16,13 @@ use trodden_waits::{CodeId, LocationState};
 use trodden_wire::waits::{NO_STACK, SampleRecord, kind};
 
 /// Minimum number of samples in a block with which its time is divided by its own samples alone.
-const MIN_OWN_SAMPLES: usize = 8;
+const MIN_SAMPLES_IN_BLOCK: usize = 8;
 /// Maximum number of codes among which the time of a block is divided. Samples of the other codes are added to those of the most frequent
 /// one.
-const MAX_CODES: usize = 12;
+const MAX_CODES_PER_BLOCK: usize = 12;
 
 /// Numbers of the call stacks before and after a block. `NO_STACK` stands for the start and the end of the thread.
-type StackPair = (u32, u32);
+type StackIdPair = (u32, u32);
 
 /// A thread's samples and call stacks, and what has been derived from them.
 #[derive(Default)]
@@ -31,11 +31,11 @@ pub struct ThreadBlocks {
     samples: Vec<(u32, CodeId)>,
     next_sample: usize,
     /// For each pair of stacks: the number of samples of each code in all blocks between them.
-    pools: HashMap<StackPair, Vec<(CodeId, u64)>>,
+    pools: HashMap<StackIdPair, Vec<(CodeId, u64)>>,
     stacks: Vec<Vec<u64>>,
     frames_by_stack: HashMap<u32, Vec<StackFrame>>,
     /// For each pair of stacks: the code and line to which blocks without samples are attributed.
-    unsampled: HashMap<StackPair, (CodeId, u32)>,
+    unsampled: HashMap<StackIdPair, (CodeId, u32)>,
     /// For each stack and called function: the number of the call site.
     sites: HashMap<(u32, u16), CodeId>,
 }
@@ -43,7 +43,7 @@ pub struct ThreadBlocks {
 impl ThreadBlocks {
     /// Reads a thread's samples and stacks. Counts the samples between each pair of stacks, for which all of the thread's calls are read
     /// once.
-    pub fn read(thread: &ThreadRecording, process: &ProcessFile, names: &mut BlockNames) -> Result<Self> {
+    pub fn read(thread: &ThreadRecording, process: &ProcessFile, names: &mut RecordedCodeNames) -> Result<Self> {
         let stacks = thread.stacks()?;
         let records = thread.samples()?;
         let taken = names.paths.as_mut().map(|paths| paths.find_paths(process, thread.number, &records)).transpose()?;
@@ -52,7 +52,7 @@ impl ThreadBlocks {
         let mut name = |sample: &SampleRecord, taken: Option<TimedPath>| {
             *known.entry((sample.address, sample.stack, taken)).or_insert_with_key(|(_, _, taken)| {
                 let stack = stacks.get(sample.stack as usize).map_or(&[][..], Vec::as_slice);
-                let own = find_own_frames(&mut names.symbols, process, Some(sample.address), stack);
+                let own = find_program_frames(&mut names.symbols, process, Some(sample.address), stack);
                 let is_on_stack = |taken: &&TimedPath| own.iter().any(|frame| is_same_function(&frame.function, &taken.function));
                 let taken = taken.as_ref().filter(is_on_stack).cloned();
                 names.codes.intern_sample(&own, taken)
@@ -65,13 +65,13 @@ impl ThreadBlocks {
     }
 
     fn count_samples_by_stack_pair(&mut self, thread: &ThreadRecording) -> Result<()> {
-        let mut pools: HashMap<StackPair, HashMap<CodeId, u64>> = HashMap::new();
+        let mut pools: HashMap<StackIdPair, HashMap<CodeId, u64>> = HashMap::new();
         let mut before = NO_STACK;
         for (index, call) in (0..).zip(thread.calls()) {
             if self.next_sample == self.samples.len() {
                 break;
             }
-            if is_auxiliary(call.kind) {
+            if is_supplementary_record(call.kind) {
                 continue;
             }
             for (_, code) in self.take_samples_before(index) {
@@ -97,14 +97,14 @@ impl ThreadBlocks {
     /// and after the block. Must be called in ascending order of `index`.
     pub fn divide_block(
         &mut self,
-        names: &mut BlockNames,
+        names: &mut RecordedCodeNames,
         process: &ProcessFile,
         index: u32,
-        (before, next): StackPair,
+        (before, next): StackIdPair,
         ns: u64,
     ) -> Vec<TimeBlock> {
         let samples = self.take_samples_before(index);
-        if samples.len() >= MIN_OWN_SAMPLES {
+        if samples.len() >= MIN_SAMPLES_IN_BLOCK {
             let mut counts: HashMap<CodeId, u64> = HashMap::new();
             samples.iter().for_each(|(_, code)| *counts.entry(*code).or_default() += 1);
             return divide_time(ns, &keep_top_codes(counts.into_iter().collect()));
@@ -115,7 +115,8 @@ impl ThreadBlocks {
         let (code, line) = match self.unsampled.get(&(before, next)) {
             Some(known) => *known,
             None => {
-                let (first, second) = (self.own_frames(names, process, before), self.own_frames(names, process, next));
+                let (first, second) =
+                    (self.program_frames_of_stack(names, process, before), self.program_frames_of_stack(names, process, next));
                 let found = names.codes.intern_common_block(first.as_ref(), second.as_ref());
                 self.unsampled.insert((before, next), found);
                 found
@@ -125,17 +126,24 @@ impl ThreadBlocks {
         vec![TimeBlock { code, state: LocationState::Computing, ns }]
     }
 
-    fn own_frames(&mut self, names: &mut BlockNames, process: &ProcessFile, stack: u32) -> Option<Vec<StackFrame>> {
+    fn program_frames_of_stack(&mut self, names: &mut RecordedCodeNames, process: &ProcessFile, stack: u32) -> Option<Vec<StackFrame>> {
         let addresses = self.stacks.get(stack as usize)?;
-        Some(self.frames_by_stack.entry(stack).or_insert_with(|| find_own_frames(&mut names.symbols, process, None, addresses)).clone())
+        Some(self.frames_by_stack.entry(stack).or_insert_with(|| find_program_frames(&mut names.symbols, process, None, addresses)).clone())
     }
 
     /// Returns the call site of a call with this stack, as a code. `name` is the name of the called function.
-    pub fn call_site(&mut self, names: &mut BlockNames, process: &ProcessFile, stack: u32, function: u16, name: &'static str) -> CodeId {
+    pub fn call_site(
+        &mut self,
+        names: &mut RecordedCodeNames,
+        process: &ProcessFile,
+        stack: u32,
+        function: u16,
+        name: &'static str,
+    ) -> CodeId {
         if let Some(code) = self.sites.get(&(stack, function)) {
             return *code;
         }
-        let own = self.own_frames(names, process, stack).unwrap_or_default();
+        let own = self.program_frames_of_stack(names, process, stack).unwrap_or_default();
         let code = names.codes.intern_call_site(&own, name);
         self.sites.insert((stack, function), code);
         code
@@ -144,9 +152,9 @@ impl ThreadBlocks {
 
 /// All codes of a recording, and what is needed to name them.
 #[derive(Default)]
-pub struct BlockNames {
+pub struct RecordedCodeNames {
     /// Code blocks and call sites by number.
-    pub codes: Codes,
+    pub codes: CodeTable,
     /// Functions and lines by address.
     pub symbols: SymbolCache,
     /// Finds the paths that samples interrupted; `None` unless the path streams of the same run were given.
@@ -154,16 +162,16 @@ pub struct BlockNames {
 }
 
 /// Returns true if a record is not a call of its own, but adds data to the call before or after it.
-pub fn is_auxiliary(kind: u16) -> bool {
+pub fn is_supplementary_record(kind: u16) -> bool {
     matches!(kind, kind::COMPLETED | kind::SENDRECV_RECV | kind::MEETING_SEND | kind::MEETING_RECV | kind::CPU_AT_ENTER)
 }
 
-/// Keeps the [`MAX_CODES`] codes with the most samples, in a deterministic order. The samples of the other codes are added to those of the
-/// first.
+/// Keeps the [`MAX_CODES_PER_BLOCK`] codes with the most samples, in a deterministic order. The samples of the other codes are added to
+/// those of the first.
 fn keep_top_codes(mut counts: Vec<(CodeId, u64)>) -> Vec<(CodeId, u64)> {
     counts.sort_by_key(|(code, count)| (std::cmp::Reverse(*count), *code));
-    let rest: u64 = counts.iter().skip(MAX_CODES).map(|(_, count)| count).sum();
-    counts.truncate(MAX_CODES);
+    let rest: u64 = counts.iter().skip(MAX_CODES_PER_BLOCK).map(|(_, count)| count).sum();
+    counts.truncate(MAX_CODES_PER_BLOCK);
     if let Some(first) = counts.first_mut() {
         first.1 += rest;
     }

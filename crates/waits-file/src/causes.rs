@@ -1,6 +1,6 @@
 //! Sums up by function what causes other threads to wait, for the first part of a report.
 
-use crate::replay::Replayed;
+use crate::replay::AnalysedRecording;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use trodden_waits::{LocationId, LocationState, find_causes};
@@ -26,18 +26,18 @@ pub struct CodeCause {
 }
 
 /// The path of the function, its file, and the location and its state.
-type CauseKey<'a> = (&'a [String], &'a str, LocationId, LocationState);
+type CodeCauseKey<'a> = (&'a [String], &'a str, LocationId, LocationState);
 
 /// The waiting time in ns that is attributed to a cause: in total, by line, and by caller.
 #[derive(Default)]
-struct CauseSum<'a> {
+struct CodeCauseSum<'a> {
     ns: u64,
     lines: BTreeMap<u32, u64>,
     callers: BTreeMap<Option<&'a str>, u64>,
 }
 
-impl CauseSum<'_> {
-    fn to_cause(&self, (function, file, location, state): CauseKey) -> CodeCause {
+impl CodeCauseSum<'_> {
+    fn to_cause(&self, (function, file, location, state): CodeCauseKey) -> CodeCause {
         let line = self.lines.iter().max_by_key(|(line, ns)| (**ns, u32::MAX - **line)).map_or(0, |(line, _)| *line);
         let callers = self.callers.iter().filter_map(|(caller, ns)| Some(((*caller)?.to_owned(), *ns)));
         let mut callers: Vec<(String, u64)> = callers.collect();
@@ -51,7 +51,7 @@ impl CauseSum<'_> {
 /// For a helper that several functions call, naming the helper explains little. If nearly all of the waiting that it causes on a location
 /// is due to one caller, and this caller runs almost only on that location, the caller is named instead. A caller is also named instead of
 /// its callees if it makes no recorded call and its waiting is spread over several callees.
-pub fn sum_by_function(replayed: &Replayed) -> Vec<CodeCause> {
+pub fn sum_by_function(replayed: &AnalysedRecording) -> Vec<CodeCause> {
     let codes = &replayed.names.codes;
     let (callers, executed) = (find_callers_by_function(replayed), sum_time_by_function(replayed));
     let found = find_causes(&replayed.outcome.steps, &replayed.outcome.sites);
@@ -62,11 +62,11 @@ pub fn sum_by_function(replayed: &Replayed) -> Vec<CodeCause> {
         merge_into_callers(replayed, &found, &mut depth, level, &calling_functions);
         attribute_to_callers(replayed, &found, &mut depth, level, &callers, &executed);
     }
-    let mut sums: HashMap<CauseKey, CauseSum> = HashMap::new();
+    let mut sums: HashMap<CodeCauseKey, CodeCauseSum> = HashMap::new();
     for (cause, depth) in found.iter().zip(&depth) {
         let code = codes.get(cause.step.code);
         // If a caller is named instead of its callee, the line is that of the call.
-        let (file, line) = code.call_place(*depth).unwrap_or((&code.file, codes.line(cause.step.code)));
+        let (file, line) = code.location_of_call(*depth).unwrap_or((&code.file, codes.line(cause.step.code)));
         let function = &code.path[depth.saturating_sub(1)..*depth];
         let sum = sums.entry((function, file, cause.step.location, cause.step.state)).or_default();
         sum.ns += cause.wait_ns;
@@ -79,7 +79,7 @@ pub fn sum_by_function(replayed: &Replayed) -> Vec<CodeCause> {
     found
 }
 
-fn find_callers_by_function(replayed: &Replayed) -> HashMap<&str, HashSet<&str>> {
+fn find_callers_by_function(replayed: &AnalysedRecording) -> HashMap<&str, HashSet<&str>> {
     let mut callers: HashMap<&str, HashSet<&str>> = HashMap::new();
     for (_, code) in replayed.names.codes.iter() {
         for pair in code.path.windows(2).filter(|pair| pair[0] != pair[1]) {
@@ -90,7 +90,7 @@ fn find_callers_by_function(replayed: &Replayed) -> HashMap<&str, HashSet<&str>>
 }
 
 /// Returns for each function and location the inclusive time in ns.
-fn sum_time_by_function(replayed: &Replayed) -> HashMap<&str, HashMap<LocationId, u64>> {
+fn sum_time_by_function(replayed: &AnalysedRecording) -> HashMap<&str, HashMap<LocationId, u64>> {
     let mut executed: HashMap<&str, HashMap<LocationId, u64>> = HashMap::new();
     for (id, ns) in &replayed.outcome.executed {
         let step = replayed.outcome.steps.get(*id);
@@ -103,7 +103,7 @@ fn sum_time_by_function(replayed: &Replayed) -> HashMap<&str, HashMap<LocationId
 }
 
 /// Returns the functions that make recorded calls, directly or through other functions.
-fn find_calling_functions(replayed: &Replayed) -> HashSet<&str> {
+fn find_calling_functions(replayed: &AnalysedRecording) -> HashSet<&str> {
     let calls = replayed.names.codes.iter().filter(|(_, code)| code.call.is_some());
     calls.flat_map(|(_, code)| &code.path).map(String::as_str).collect()
 }
@@ -111,14 +111,14 @@ fn find_calling_functions(replayed: &Replayed) -> HashSet<&str> {
 /// Moves causes at stack depth `level` up to their callers, where the caller makes no recorded call and no single callee is responsible for
 /// most of its waiting. Causes never move up to a thread's outermost function.
 fn merge_into_callers(
-    replayed: &Replayed,
+    replayed: &AnalysedRecording,
     found: &[trodden_waits::Cause],
     depth: &mut [usize],
     level: usize,
     calling_functions: &HashSet<&str>,
 ) {
     /// If a callee has at least this share of its caller's waiting, it remains the cause.
-    const MIN_MAIN_SHARE: f64 = 2.0 / 3.0;
+    const MIN_MAIN_CALLEE_SHARE: f64 = 2.0 / 3.0;
     if level < 3 {
         return;
     }
@@ -132,7 +132,7 @@ fn merge_into_callers(
     for (cause, depth) in found.iter().zip(depth).filter(|(_, depth)| **depth == level) {
         let path = &replayed.names.codes.get(cause.step.code).path;
         let sum = |prefix: usize| sums.get(&(&path[..prefix], cause.step.location, cause.step.state)).copied().unwrap_or(0) as f64;
-        if !calling_functions.contains(path[level - 2].as_str()) && sum(level) < MIN_MAIN_SHARE * sum(level - 1) {
+        if !calling_functions.contains(path[level - 2].as_str()) && sum(level) < MIN_MAIN_CALLEE_SHARE * sum(level - 1) {
             *depth = level - 1;
         }
     }
@@ -141,7 +141,7 @@ fn merge_into_callers(
 /// Moves causes at stack depth `level` up to their callers, where the function is a helper with several callers. The caller must be
 /// responsible for nearly all of the waiting that the helper causes on the location, and must run almost only on that location.
 fn attribute_to_callers(
-    replayed: &Replayed,
+    replayed: &AnalysedRecording,
     found: &[trodden_waits::Cause],
     depth: &mut [usize],
     level: usize,

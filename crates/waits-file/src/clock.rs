@@ -10,10 +10,10 @@ use trodden_waits::offset::OffsetCurve;
 
 /// Maximum time in ns that is accepted, about three months. Time stamps in corrupt records may have any value, but sums over all locations
 /// must not overflow.
-const MAX_TIME_NS: i128 = 1 << 53;
+const MAX_ACCEPTED_TIME_NS: i128 = 1 << 53;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Clock {
+pub struct ProcessClock {
     /// The ticks and the monotonic time in ns of the earliest anchor.
     ticks: u64,
     ns: u64,
@@ -28,20 +28,20 @@ pub struct Clock {
 }
 
 #[derive(Debug)]
-pub struct Clocks {
-    pub clocks: Vec<Clock>,
+pub struct ProcessClocks {
+    pub clocks: Vec<ProcessClock>,
     /// Notes for the user on the clocks' accuracy.
     pub notes: Vec<String>,
 }
 
-impl Clock {
+impl ProcessClock {
     /// Converts ticks to the time in ns since the recording's first event.
     pub fn time_ns(&self, ticks: u64) -> u64 {
-        (self.absolute_ns(ticks) - self.origin_ns).clamp(0, MAX_TIME_NS) as u64
+        (self.absolute_time_ns(ticks) - self.origin_ns).clamp(0, MAX_ACCEPTED_TIME_NS) as u64
     }
 
     /// Converts ticks to the time in ns on the host's clock, and applies the correction.
-    pub fn absolute_ns(&self, ticks: u64) -> i128 {
+    pub fn absolute_time_ns(&self, ticks: u64) -> i128 {
         let distance = i128::from(ticks) - i128::from(self.ticks);
         let ns = i128::from(self.ns) + distance * i128::from(self.elapsed_ns) / i128::from(self.elapsed_ticks.max(1)) + self.offset_ns;
         ns - self.correction.at(ns)
@@ -49,7 +49,7 @@ impl Clock {
 }
 
 /// Derives the clock of each process from the anchors of all processes on its host.
-pub fn derive_clocks(recording: &WaitsRecording) -> Clocks {
+pub fn derive_clocks(recording: &WaitsRecording) -> ProcessClocks {
     let mut hosts: BTreeMap<(&str, &str, bool), Vec<[u64; 3]>> = BTreeMap::new();
     let key = |process: &'_ Process| (process.file.host.clone(), process.file.boot.clone(), process.file.uses_cycle_counter);
     for process in &recording.processes {
@@ -75,22 +75,22 @@ pub fn derive_clocks(recording: &WaitsRecording) -> Clocks {
         }
         found.insert((host.to_owned(), boot.to_owned(), uses_cycle_counter), clock);
     }
-    let clocks: Vec<Clock> = recording.processes.iter().map(|process| found[&key(process)].clone()).collect();
-    let mut clocks = Clocks { clocks, notes };
+    let clocks: Vec<ProcessClock> = recording.processes.iter().map(|process| found[&key(process)].clone()).collect();
+    let mut clocks = ProcessClocks { clocks, notes };
     clocks.set_time_origin(recording);
     clocks
 }
 
-impl Clocks {
+impl ProcessClocks {
     /// Makes the start of the recording's first thread the origin of time.
     pub fn set_time_origin(&mut self, recording: &WaitsRecording) {
-        let begins = recording.processes.iter().zip(&self.clocks).map(|(process, clock)| clock.absolute_ns(process.threads[0].begin));
+        let begins = recording.processes.iter().zip(&self.clocks).map(|(process, clock)| clock.absolute_time_ns(process.threads[0].begin));
         let origin_ns = begins.min().unwrap_or(0);
         self.clocks.iter_mut().for_each(|clock| clock.origin_ns = origin_ns);
     }
 }
 
-fn derive_host_clock(anchors: &[[u64; 3]], use_time_of_day: bool) -> Clock {
+fn derive_host_clock(anchors: &[[u64; 3]], use_time_of_day: bool) -> ProcessClock {
     let first = anchors.iter().min_by_key(|a| a[0]).copied().unwrap_or([0; 3]);
     let last = anchors.iter().max_by_key(|a| a[0]).copied().unwrap_or([0; 3]);
     let (mut elapsed_ticks, mut elapsed_ns) = (last[0].saturating_sub(first[0]), last[1].saturating_sub(first[1]));
@@ -99,7 +99,7 @@ fn derive_host_clock(anchors: &[[u64; 3]], use_time_of_day: bool) -> Clock {
     }
     let day = anchors.iter().filter(|a| a[2] != 0).max_by_key(|a| a[0]).filter(|_| use_time_of_day);
     let offset_ns = day.map_or(0, |anchor| i128::from(anchor[2]) - i128::from(anchor[1]));
-    Clock { ticks: first[0], ns: first[1], elapsed_ns, elapsed_ticks, offset_ns, origin_ns: 0, correction: OffsetCurve::default() }
+    ProcessClock { ticks: first[0], ns: first[1], elapsed_ns, elapsed_ticks, offset_ns, origin_ns: 0, correction: OffsetCurve::default() }
 }
 
 #[cfg(test)]
@@ -108,13 +108,13 @@ mod tests {
 
     #[test]
     fn ticks_are_converted_between_and_beyond_anchors() {
-        let clock = Clock { origin_ns: 1000, ..derive_host_clock(&[[300, 1100, 0], [0, 1000, 0], [150, 1049, 0]], false) };
+        let clock = ProcessClock { origin_ns: 1000, ..derive_host_clock(&[[300, 1100, 0], [0, 1000, 0], [150, 1049, 0]], false) };
         assert_eq!([0, 150, 300, 600].map(|t| clock.time_ns(t)), [0, 50, 100, 200]);
     }
 
     #[test]
     fn sums_of_corrupt_times_do_not_overflow() {
-        let clock = Clock { origin_ns: 1000, ..derive_host_clock(&[[0, 1000, 0], [2, 900_000_000, 0]], false) };
+        let clock = ProcessClock { origin_ns: 1000, ..derive_host_clock(&[[0, 1000, 0], [2, 900_000_000, 0]], false) };
         assert!(clock.time_ns(u64::MAX).checked_mul(1000).is_some());
     }
 }

@@ -14,7 +14,7 @@ use trodden_waits::CodeId;
 
 /// A code block or call site.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct CodeLocation {
+pub struct CodeStackLocation {
     /// Names of the functions on the stack, outermost first. The last one is being executed.
     pub path: Vec<String>,
     /// For each function but the last, the file and line where it calls the next one.
@@ -29,10 +29,10 @@ pub struct CodeLocation {
     pub taken_path: Option<TimedPath>,
 }
 
-impl CodeLocation {
+impl CodeStackLocation {
     /// Returns the file and line of the call by the function at `depth` to the next function on the stack. The outermost function has depth
     /// 1. Returns `None` for the last function, which calls none.
-    pub fn call_place(&self, depth: usize) -> Option<(&str, u32)> {
+    pub fn location_of_call(&self, depth: usize) -> Option<(&str, u32)> {
         self.calls.get(depth.checked_sub(1)?).map(|(file, line)| (file.as_str(), *line))
     }
 
@@ -47,19 +47,19 @@ impl CodeLocation {
 const SAMPLE_WEIGHT_NS: u64 = 4_000_000;
 
 /// The frames of a stack that belong to the program itself, innermost first. If there are none, only the innermost frame.
-type OwnFrames = Vec<StackFrame>;
+type ProgramFrames = Vec<StackFrame>;
 
 /// All codes by number.
 #[derive(Default)]
-pub struct Codes {
-    codes: Vec<Rc<CodeLocation>>,
-    ids: HashMap<Rc<CodeLocation>, CodeId>,
+pub struct CodeTable {
+    codes: Vec<Rc<CodeStackLocation>>,
+    ids: HashMap<Rc<CodeStackLocation>, CodeId>,
     lines: HashMap<CodeId, BTreeMap<u32, u64>>,
 }
 
-impl Codes {
+impl CodeTable {
     /// Returns the number of a code. A new code gets the next number.
-    pub fn intern(&mut self, mut code: CodeLocation) -> CodeId {
+    pub fn intern(&mut self, mut code: CodeStackLocation) -> CodeId {
         // Unprintable characters in names are escaped, because reports print several names in a line.
         let names = code.path.iter_mut().chain(code.calls.iter_mut().map(|(file, _)| file)).chain([&mut code.file]);
         names.filter(|name| name.contains(escape::is_unprintable)).for_each(|name| *name = escape::escape_line(name));
@@ -74,12 +74,12 @@ impl Codes {
     }
 
     /// Returns the code with the given number.
-    pub fn get(&self, id: CodeId) -> &CodeLocation {
+    pub fn get(&self, id: CodeId) -> &CodeStackLocation {
         &self.codes[id.0 as usize]
     }
 
     /// Iterates over all codes in the order of their numbers.
-    pub fn iter(&self) -> impl Iterator<Item = (CodeId, &CodeLocation)> {
+    pub fn iter(&self) -> impl Iterator<Item = (CodeId, &CodeStackLocation)> {
         (0..).map(CodeId).zip(self.codes.iter().map(Rc::as_ref))
     }
 
@@ -96,8 +96,8 @@ impl Codes {
     }
 
     /// Returns the number of an entry that is not a function, such as the start-up of a thread.
-    pub fn intern_pseudo_code(&mut self, name: &str) -> CodeId {
-        self.intern(CodeLocation {
+    pub fn intern_named_pseudo_code(&mut self, name: &str) -> CodeId {
+        self.intern(CodeStackLocation {
             path: vec![name.into()],
             calls: Vec::new(),
             file: String::new(),
@@ -108,9 +108,9 @@ impl Codes {
     }
 
     /// Returns the number of the call site at which the innermost of the program's own functions makes the recorded call `call`.
-    pub fn intern_call_site(&mut self, own: &OwnFrames, call: &'static str) -> CodeId {
+    pub fn intern_call_site(&mut self, own: &ProgramFrames, call: &'static str) -> CodeId {
         let (file, call_line) = own.first().map_or((String::new(), 0), |frame| (frame.file.clone(), frame.line));
-        self.intern(CodeLocation {
+        self.intern(CodeStackLocation {
             path: function_path(own),
             calls: find_call_places(own),
             file,
@@ -121,7 +121,7 @@ impl Codes {
     }
 
     /// Returns the number of the code block that a sample interrupted, and adds the sample's weight to the line.
-    pub fn intern_sample(&mut self, own: &OwnFrames, taken_path: Option<TimedPath>) -> CodeId {
+    pub fn intern_sample(&mut self, own: &ProgramFrames, taken_path: Option<TimedPath>) -> CodeId {
         let id = self.intern_block(own, taken_path);
         self.add_line_weight(id, own.first().map_or(0, |frame| frame.line), SAMPLE_WEIGHT_NS);
         id
@@ -140,7 +140,7 @@ impl Codes {
 
     /// Returns the code block of time without samples: the part that the call stacks before and after it have in common. Also returns the
     /// line from which the innermost common function makes the second call.
-    pub fn intern_common_block(&mut self, before: Option<&OwnFrames>, next: Option<&OwnFrames>) -> (CodeId, u32) {
+    pub fn intern_common_block(&mut self, before: Option<&ProgramFrames>, next: Option<&ProgramFrames>) -> (CodeId, u32) {
         let own = match (before, next) {
             (Some(before), Some(next)) => {
                 let is_equal = |(a, b): &(&StackFrame, &StackFrame)| a.function == b.function && a.file == b.file;
@@ -148,33 +148,40 @@ impl Codes {
                 next[next.len() - common.max(1).min(next.len())..].to_vec()
             }
             (Some(own), None) | (None, Some(own)) => own.clone(),
-            (None, None) => return (self.intern_pseudo_code("(unknown)"), 0),
+            (None, None) => return (self.intern_named_pseudo_code("(unknown)"), 0),
         };
         (self.intern_block(&own, None), own.first().map_or(0, |frame| frame.line))
     }
 
-    fn intern_block(&mut self, own: &OwnFrames, taken_path: Option<TimedPath>) -> CodeId {
+    fn intern_block(&mut self, own: &ProgramFrames, taken_path: Option<TimedPath>) -> CodeId {
         let file = own.first().map_or(String::new(), |frame| frame.file.clone());
-        self.intern(CodeLocation { path: function_path(own), calls: find_call_places(own), file, call: None, call_line: 0, taken_path })
+        self.intern(CodeStackLocation {
+            path: function_path(own),
+            calls: find_call_places(own),
+            file,
+            call: None,
+            call_line: 0,
+            taken_path,
+        })
     }
 }
 
-fn find_call_places(own: &OwnFrames) -> Vec<(String, u32)> {
+fn find_call_places(own: &ProgramFrames) -> Vec<(String, u32)> {
     own.iter().skip(1).rev().map(|frame| (frame.file.clone(), frame.line)).collect()
 }
 
-fn function_path(own: &OwnFrames) -> Vec<String> {
+fn function_path(own: &ProgramFrames) -> Vec<String> {
     own.iter().rev().map(|frame| frame.function.clone()).collect()
 }
 
 /// Returns the program's own frames on a stack of return addresses. `at` is the address of the current instruction, if known.
-pub fn find_own_frames(symbols: &mut SymbolCache, process: &ProcessFile, at: Option<u64>, stack: &[u64]) -> OwnFrames {
+pub fn find_program_frames(symbols: &mut SymbolCache, process: &ProcessFile, at: Option<u64>, stack: &[u64]) -> ProgramFrames {
     let returns = stack.iter().map(|address| address.wrapping_sub(1));
     let mut all = Vec::new();
     for address in at.into_iter().chain(returns) {
         all.extend(symbols.frames(process, address).iter().cloned());
     }
-    let mut own: OwnFrames = all.iter().filter(|frame| frame.is_own).cloned().collect();
+    let mut own: ProgramFrames = all.iter().filter(|frame| frame.is_own).cloned().collect();
     // A Rust closure that is inlined into its enclosing function counts as part of that function.
     let is_within = |inner: &StackFrame, outer: &StackFrame| inner.function.strip_suffix("::{{closure}}") == Some(&outer.function);
     // Frames without source lines are dropped if others have lines. Most of these belong to the C library's start-up code.

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use trodden_waits::call::{
     Collective, CommunicatorId, CompletedRequest, Message, MultiExchange, ObjectId, RequestId, SleepKind, ThreadToken,
 };
-use trodden_waits::{Call, CollectiveRule, ProcessId, WaitKind};
+use trodden_waits::{Call, CollectiveWaitRule, ProcessId, WaitKind};
 use trodden_wire::waits::{ANY_PEER, ANY_TAG, CallName, CallRecord, NO_PEER, ROOT_PEER, kind};
 
 const COMM_WORLD: u64 = 1;
@@ -15,17 +15,18 @@ const COMM_SELF: u64 = 2;
 /// Maximum size in bytes of messages that all common MPI libraries buffer, so that a send does not wait for the receive.
 pub const MAX_BUFFERED_BYTES: u64 = 4096;
 /// Flag in the number of a communicator. It keeps messages of neighbourhood collectives apart from messages that the program sends itself.
-const NEIGHBOUR_FLAG: u64 = 1 << 62;
-const BARRIERS: [&str; 6] = ["MPI_Barrier", "MPI_Ibarrier", "MPI_Barrier_init", "MPIX_Barrier_init", "MPI_Win_fence", "MPI_Finalize"];
+const NEIGHBOURHOOD_COMMUNICATOR_FLAG: u64 = 1 << 62;
+const BARRIER_FUNCTIONS: [&str; 6] =
+    ["MPI_Barrier", "MPI_Ibarrier", "MPI_Barrier_init", "MPIX_Barrier_init", "MPI_Win_fence", "MPI_Finalize"];
 /// Endings of the names of operations in which a member may send no data to some of the others, and therefore need not make them wait.
-const NONBINDING_SUFFIXES: [&str; 9] =
+const NONBINDING_FUNCTION_SUFFIXES: [&str; 9] =
     ["v", "w", "v_init", "w_init", "Reduce_scatter", "Ireduce_scatter", "Reduce_scatter_init", "Comm_idup", "Win_fence"];
 /// Recorded as the result of a wait if the thread was woken. Other results are error numbers.
 const WOKEN_RESULT: u64 = 0;
 /// Recorded as the result of a futex wait that returned at once, because the value in memory was not the expected one.
-const EAGAIN: u64 = 11;
+const FUTEX_VALUE_CHANGED_RESULT: u64 = 11;
 /// Recorded as the size of a collective operation that transfers no data. MPI libraries may return from it without waiting.
-const NO_DATA_SIZE: u64 = u64::MAX;
+const NO_DATA_COLLECTIVE_SIZE: u64 = u64::MAX;
 
 /// The processes that share one `MPI_COMM_WORLD`.
 #[derive(Debug)]
@@ -37,7 +38,7 @@ struct MpiJob {
 
 /// State of the conversion. It is shared by all processes, because calls refer to other processes.
 #[derive(Debug, Default)]
-pub struct Converter {
+pub struct CallRecordConverter {
     /// For each process, the index of its job and its rank; `None` for a process without MPI.
     ranks: Vec<Option<(u32, u32)>>,
     jobs: Vec<MpiJob>,
@@ -49,10 +50,10 @@ pub struct Converter {
     wildcards: HashMap<(ProcessId, u64), u64>,
 }
 
-impl Converter {
-    pub fn new(recording: &WaitsRecording) -> Converter {
+impl CallRecordConverter {
+    pub fn new(recording: &WaitsRecording) -> CallRecordConverter {
         let pids = recording.processes.iter().map(|process| process.file.number).collect();
-        let mut converter = Converter { pids, ..Converter::default() };
+        let mut converter = CallRecordConverter { pids, ..CallRecordConverter::default() };
         for (index, process) in recording.processes.iter().enumerate() {
             converter.add_process(ProcessId(index as u32), process);
         }
@@ -128,11 +129,11 @@ impl Converter {
             }
             kind::MEETING | kind::MEETING_INIT => self.convert_exchange(process, id, record, &parts.members)?,
             kind::PROBE => Call::Probe(self.convert_message(process, id, record)?),
-            _ => self.convert_other(process, record, id, thread_token, parts, object),
+            _ => self.convert_thread_call(process, record, id, thread_token, parts, object),
         })
     }
 
-    fn convert_other(
+    fn convert_thread_call(
         &mut self,
         process: &Process,
         record: &CallRecord,
@@ -156,16 +157,18 @@ impl Converter {
                 Call::Sleep(object, SleepKind::Condition(Some(mutex)), is_woken)
             }
             kind::SEMAPHORE_WAIT => Call::Sleep(object, SleepKind::Semaphore, is_woken),
-            kind::FUTEX_WAIT if record.size_or_count == EAGAIN => Call::Other,
+            kind::FUTEX_WAIT if record.size_or_count == FUTEX_VALUE_CHANGED_RESULT => Call::Other,
             kind::FUTEX_WAIT => Call::Sleep(object, SleepKind::Futex, is_woken),
             kind::CONDITION_WAKE | kind::SEMAPHORE_POST | kind::FUTEX_WAKE => Call::Wake(object, record.size_or_count),
             kind::BARRIER => Call::ThreadBarrier(object, record.size_or_count.min(u64::from(u32::MAX)) as u32),
             kind::THREAD_CREATE => Call::Create(thread_token_of(id, record.object)),
-            kind::THREAD_EXIT if record.function == CallName::process_exit as u16 => Call::End(child_process_token(process.file.number)),
+            kind::THREAD_EXIT if record.function == CallName::process_exit as u16 => {
+                Call::End(thread_token_of_child_process(process.file.number))
+            }
             kind::THREAD_EXIT => Call::End(thread_token_of(id, thread_token)),
             kind::JOIN => Call::Join(thread_token_of(id, record.object)),
-            kind::FORK => Call::Create(child_process_token(record.object as u32)),
-            kind::PROCESS_WAIT if self.is_recorded_pid(record.object) => Call::Join(child_process_token(record.object as u32)),
+            kind::FORK => Call::Create(thread_token_of_child_process(record.object as u32)),
+            kind::PROCESS_WAIT if self.is_recorded_pid(record.object) => Call::Join(thread_token_of_child_process(record.object as u32)),
             kind::BLOCKED | kind::PROCESS_WAIT => Call::Blocked,
             _ => Call::Other,
         }
@@ -197,7 +200,7 @@ impl Converter {
             function if is_neighbourhood_exchange(function) => WaitKind::LateSender,
             _ => WaitKind::LateComplete,
         };
-        let flag = if wait_kind == WaitKind::LateSender { NEIGHBOUR_FLAG } else { 0 };
+        let flag = if wait_kind == WaitKind::LateSender { NEIGHBOURHOOD_COMMUNICATOR_FLAG } else { 0 };
         let communicator = self.communicator_id(id, record.object ^ flag)?;
         let message = |member: &CallRecord| {
             let peer = Some(self.find_peer(process, id, record.object, member.peer)?);
@@ -267,8 +270,8 @@ impl Converter {
             is_root: record.peer >= 0 && record.peer as u32 == rank,
             rank,
             size,
-            is_barrier: BARRIERS.contains(&name),
-            is_binding: record.size_or_count != NO_DATA_SIZE && is_binding(name),
+            is_barrier: BARRIER_FUNCTIONS.contains(&name),
+            is_binding: record.size_or_count != NO_DATA_COLLECTIVE_SIZE && is_binding_collective(name),
         })
     }
 
@@ -285,14 +288,15 @@ impl Converter {
         // The members of both groups are numbered together. The group whose first member has the lower world rank comes first.
         let rank = (if local.get(0) > remote.get(0) { remote.len() } else { 0 } + own) as u32;
         let (rule, size) = match (collective_rule(record.kind), record.peer) {
-            (rule @ (CollectiveRule::FromRoot | CollectiveRule::ToRoot), ROOT_PEER) => (rule, 1 + remote.len()),
-            (CollectiveRule::FromRoot | CollectiveRule::ToRoot, NO_PEER) => (CollectiveRule::Absent, 1 + remote.len()),
-            (rule @ (CollectiveRule::FromRoot | CollectiveRule::ToRoot), _) => (rule, 1 + local.len()),
+            (rule @ (CollectiveWaitRule::FromRoot | CollectiveWaitRule::ToRoot), ROOT_PEER) => (rule, 1 + remote.len()),
+            (CollectiveWaitRule::FromRoot | CollectiveWaitRule::ToRoot, NO_PEER) => (CollectiveWaitRule::Absent, 1 + remote.len()),
+            (rule @ (CollectiveWaitRule::FromRoot | CollectiveWaitRule::ToRoot), _) => (rule, 1 + local.len()),
             (rule, _) => (rule, local.len() + remote.len()),
         };
         let communicator = self.communicator_id(id, record.object)?;
         let name = trodden_wire::waits::FUNCTIONS.get(record.function as usize).copied().unwrap_or_default();
-        let (is_root, is_binding) = (record.peer == ROOT_PEER, record.size_or_count != NO_DATA_SIZE && is_binding(name));
+        let (is_root, is_binding) =
+            (record.peer == ROOT_PEER, record.size_or_count != NO_DATA_COLLECTIVE_SIZE && is_binding_collective(name));
         Some(Collective { communicator, rule, is_root, rank, size: size as u32, is_barrier: false, is_binding })
     }
 
@@ -302,7 +306,7 @@ impl Converter {
         if token != 0 {
             return Some(thread_token_of(id, token));
         }
-        (process.file.mpi.is_none() && self.pids.contains(&process.file.parent)).then(|| child_process_token(process.file.number))
+        (process.file.mpi.is_none() && self.pids.contains(&process.file.parent)).then(|| thread_token_of_child_process(process.file.number))
     }
 }
 
@@ -314,30 +318,30 @@ fn is_neighbourhood_exchange(function: u16) -> bool {
 fn object_id(process: &Process, kind: u16, address: u64) -> ObjectId {
     let is_address = (kind::LOCK..=kind::SEMAPHORE_POST).contains(&kind) || matches!(kind, kind::FUTEX_WAIT | kind::FUTEX_WAKE);
     match is_address.then(|| process.file.shared_object(address)).flatten() {
-        Some(number) => ObjectId(ObjectId::FIRST_SHARED | number),
+        Some(number) => ObjectId(ObjectId::FIRST_SHARED_OBJECT | number),
         None => ObjectId(address),
     }
 }
 
 /// Returns true if no member of the collective operation with this name can return before all members that it waits for have entered it.
-pub fn is_binding(name: &str) -> bool {
-    !name.starts_with("MPI_File_") && !NONBINDING_SUFFIXES.iter().any(|end| name.ends_with(end))
+pub fn is_binding_collective(name: &str) -> bool {
+    !name.starts_with("MPI_File_") && !NONBINDING_FUNCTION_SUFFIXES.iter().any(|end| name.ends_with(end))
 }
 
 fn thread_token_of(process: ProcessId, token: u64) -> ThreadToken {
     ThreadToken(u64::from(process.0) << 32 | token & 0xffff_ffff)
 }
 
-fn child_process_token(number: u32) -> ThreadToken {
+fn thread_token_of_child_process(number: u32) -> ThreadToken {
     ThreadToken(1 << 63 | u64::from(number))
 }
 
-fn collective_rule(kind: u16) -> CollectiveRule {
+fn collective_rule(kind: u16) -> CollectiveWaitRule {
     match kind & !(kind::NON_BLOCKING | kind::PERSISTENT) {
-        kind::COLLECTIVE_FROM_ROOT => CollectiveRule::FromRoot,
-        kind::COLLECTIVE_TO_ROOT => CollectiveRule::ToRoot,
-        kind::COLLECTIVE_SCAN => CollectiveRule::Scan,
-        _ => CollectiveRule::All,
+        kind::COLLECTIVE_FROM_ROOT => CollectiveWaitRule::FromRoot,
+        kind::COLLECTIVE_TO_ROOT => CollectiveWaitRule::ToRoot,
+        kind::COLLECTIVE_SCAN => CollectiveWaitRule::Scan,
+        _ => CollectiveWaitRule::All,
     }
 }
 
@@ -365,7 +369,7 @@ pub struct SupplementaryRecords {
 impl SupplementaryRecords {
     /// Consumes the records that follow a call and belong to it.
     pub fn collect(
-        converter: &Converter,
+        converter: &CallRecordConverter,
         process: &Process,
         id: ProcessId,
         record: &CallRecord,
@@ -385,7 +389,7 @@ impl SupplementaryRecords {
                 kind::START => record.kind == kind::START && next.enter == next.exit && next.enter == record.exit,
                 _ => false,
             };
-            let Some(next) = calls.peek().filter(is_part).copied() else { return parts };
+            let Some(next) = calls.peek_record().filter(is_part).copied() else { return parts };
             calls.next();
             parts.count += 1;
             match next.kind {
@@ -404,7 +408,7 @@ impl SupplementaryRecords {
     }
 }
 
-impl Converter {
+impl CallRecordConverter {
     /// Returns the process whose message a receive has received. The recorded rank is relative to the communicator with which the receive
     /// was started.
     fn find_completed_peer(&self, process: &Process, id: ProcessId, record: &CallRecord) -> Option<ProcessId> {

@@ -14,14 +14,14 @@ mod otf2;
 mod perf;
 mod scheduler;
 
-pub use chrome::SLICE_CALL;
-pub use otf2::read_text as read_otf2_text;
+pub use chrome::WAITING_SLICE_CALL_NAME;
+pub use otf2::check_otf2_text as read_otf2_text;
 pub use perf::is_only_header;
 
-use crate::blocks::BlockNames;
-use crate::codes::CodeLocation;
-use crate::replay::{LocationName, Replayed, ReportOptions, analysis_options};
-use crate::timeline::{Activity, Bar, Timeline};
+use crate::blocks::RecordedCodeNames;
+use crate::codes::CodeStackLocation;
+use crate::replay::{AnalysedRecording, NamedLocation, ReportOptions, analysis_options};
+use crate::timeline::{BarActivity, Timeline, TimelineBar};
 use anyhow::{Result, bail};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashSet};
@@ -35,7 +35,7 @@ const MAX_TEXT_BYTES: u64 = 4 << 30;
 #[derive(Default)]
 pub(crate) struct ImportedTrace {
     pub locations: Vec<ImportedLocation>,
-    pub names: BlockNames,
+    pub names: RecordedCodeNames,
     pub notes: Vec<String>,
     /// Whether the trace is in a known format. This may be true for a trace without events.
     pub is_recognised: bool,
@@ -49,7 +49,7 @@ impl ImportedTrace {
 }
 
 pub(crate) struct ImportedLocation {
-    pub name: LocationName,
+    pub name: NamedLocation,
     pub process: ProcessId,
     pub begin_ns: u64,
     /// Events in chronological order.
@@ -77,19 +77,19 @@ pub type Decompress = fn(&Path, u64) -> Result<Vec<u8>>;
 ///
 /// # Errors
 /// The format is unknown, the trace is corrupt, or a function for which a prediction is requested is not in the trace.
-pub fn analyse_trace(path: &Path, report_options: &ReportOptions, decompressed: Decompress) -> Result<Replayed> {
+pub fn analyse_trace(path: &Path, report_options: &ReportOptions, decompressed: Decompress) -> Result<AnalysedRecording> {
     let imported = read_trace(path, decompressed)?;
     if imported.locations.is_empty() && !imported.is_recognised {
         bail!("{}: the trace has no threads", path.display());
     }
-    let mut replayed = analyse_once(&imported, analysis_options(report_options, None), report_options.has_timeline);
+    let mut replayed = analyse_imported_trace_once(&imported, analysis_options(report_options, None), report_options.has_timeline);
     for (function, percent) in &report_options.what_if {
         let codes: HashSet<CodeId> =
             imported.names.codes.iter().filter(|(_, code)| code.path.contains(function)).map(|(id, _)| id).collect();
         if codes.is_empty() {
             bail!("--what-if: the trace has no function {function}");
         }
-        let answer = analyse_once(&imported, analysis_options(report_options, Some((codes, 1.0 - percent / 100.0))), false);
+        let answer = analyse_imported_trace_once(&imported, analysis_options(report_options, Some((codes, 1.0 - percent / 100.0))), false);
         replayed.predictions.push((function.clone(), *percent, answer.outcome.what_if_ns));
     }
     replayed.names = imported.names;
@@ -105,7 +105,7 @@ pub fn is_scheduler_line(line: &str) -> bool {
 
 fn read_trace(path: &Path, decompressed: Decompress) -> Result<ImportedTrace> {
     if path.extension().is_some_and(|e| e == "otf2") {
-        return otf2::read(path);
+        return otf2::read_otf2_archive(path);
     }
     if path.is_dir() {
         return ctf::read_trace(path);
@@ -116,9 +116,9 @@ fn read_trace(path: &Path, decompressed: Decompress) -> Result<ImportedTrace> {
     }
     let text = String::from_utf8_lossy(&bytes);
     match text.trim_start().chars().next() {
-        _ if ctf::is_babeltrace_text(&text) => ctf::parse(path, &text),
-        Some('{' | '[') => chrome::read(path, &text),
-        _ if is_scheduler_line(&text) => perf::read(path, &text),
+        _ if ctf::is_babeltrace_text(&text) => ctf::parse_babeltrace_text(path, &text),
+        Some('{' | '[') => chrome::read_chrome_trace(path, &text),
+        _ if is_scheduler_line(&text) => perf::read_perf_scheduler_text(path, &text),
         _ if perf::is_only_header(&text) => Ok(ImportedTrace::empty_trace("the perf recording has no events")),
         _ => bail!(
             "cannot recognise the format of {}. Pass a recording (a folder), an OTF2 archive (.otf2), Chrome trace JSON, or text from \
@@ -129,26 +129,27 @@ fn read_trace(path: &Path, decompressed: Decompress) -> Result<ImportedTrace> {
 }
 
 /// Returns the number of the code with the given stack of function names. For a call site, `call` is the called function.
-pub fn intern_code(names: &mut BlockNames, path: &[&str], call: Option<&'static str>, file: &str, line: u32) -> CodeId {
+pub fn intern_code(names: &mut RecordedCodeNames, path: &[&str], call: Option<&'static str>, file: &str, line: u32) -> CodeId {
     let path: Vec<String> = path.iter().map(|name| (*name).to_owned()).collect();
-    let id = names.codes.intern(CodeLocation { path, calls: Vec::new(), file: file.to_owned(), call, call_line: line, taken_path: None });
+    let id =
+        names.codes.intern(CodeStackLocation { path, calls: Vec::new(), file: file.to_owned(), call, call_line: line, taken_path: None });
     if call.is_none() {
         names.codes.add_line_weight(id, line, 1);
     }
     id
 }
 
-fn analyse_once(imported: &ImportedTrace, options: AnalysisOptions, is_enabled: bool) -> Replayed {
+fn analyse_imported_trace_once(imported: &ImportedTrace, options: AnalysisOptions, is_enabled: bool) -> AnalysedRecording {
     let mut analysis = Analysis::new(options);
     let mut timeline = Timeline { is_enabled, ..Timeline::default() };
     let origin_ns = imported.locations.iter().map(|l| l.begin_ns).min().unwrap_or(0);
     let start = CodeId(0);
     let mut queue: BinaryHeap<Reverse<(u64, bool, usize)>> = BinaryHeap::new();
-    let mut cursors: Vec<MergeCursor> = Vec::new();
+    let mut cursors: Vec<LocationMergeCursor> = Vec::new();
     for (index, location) in imported.locations.iter().enumerate() {
         let id = LocationId(index as u32);
         analysis.start(id, location.process, location.begin_ns - origin_ns, None, start);
-        let mut cursor = MergeCursor { next: 0, time_ns: location.begin_ns, blocks: Vec::new(), open: None };
+        let mut cursor = LocationMergeCursor { next: 0, time_ns: location.begin_ns, blocks: Vec::new(), open: None };
         cursor.collect_blocks(location, id, origin_ns, &mut timeline);
         queue.push(cursor.sort_key(location, index));
         cursors.push(cursor);
@@ -167,9 +168,9 @@ fn analyse_once(imported: &ImportedTrace, options: AnalysisOptions, is_enabled: 
         cursor.collect_blocks(location, id, origin_ns, &mut timeline);
         queue.push(cursor.sort_key(location, index));
     }
-    Replayed {
+    AnalysedRecording {
         outcome: analysis.finish(),
-        names: BlockNames::default(),
+        names: RecordedCodeNames::default(),
         locations: imported.locations.iter().map(|l| l.name.clone()).collect(),
         uncovered: BTreeMap::new(),
         notes: imported.notes.clone(),
@@ -180,7 +181,7 @@ fn analyse_once(imported: &ImportedTrace, options: AnalysisOptions, is_enabled: 
 }
 
 /// The next event of a location, while the events of all locations are merged in chronological order.
-struct MergeCursor {
+struct LocationMergeCursor {
     /// Index of the next event.
     next: usize,
     time_ns: u64,
@@ -190,7 +191,7 @@ struct MergeCursor {
     open: Option<(u64, CodeId)>,
 }
 
-impl MergeCursor {
+impl LocationMergeCursor {
     /// Passes an event to the analysis and the timeline. `now_ns` is the time since the start of the trace.
     fn apply_event(&mut self, kind: &EventKind, id: LocationId, now_ns: u64, analysis: &mut Analysis, timeline: &mut Timeline) {
         match kind {
@@ -214,8 +215,8 @@ impl MergeCursor {
         while let Some(ImportedEvent { time_ns, kind: EventKind::Run(code, state) }) = location.events.get(self.next) {
             let ns = time_ns.saturating_sub(self.time_ns);
             self.blocks.push(TimeBlock { code: *code, state: *state, ns });
-            let activity = if *state == LocationState::Computing { Activity::Computing } else { Activity::Communicating };
-            timeline.add(Bar { location: id, from_ns: self.time_ns - origin_ns, ns, code: *code, activity });
+            let activity = if *state == LocationState::Computing { BarActivity::Computing } else { BarActivity::Communicating };
+            timeline.add(TimelineBar { location: id, from_ns: self.time_ns - origin_ns, ns, code: *code, activity });
             self.time_ns = self.time_ns.max(*time_ns);
             self.next += 1;
         }

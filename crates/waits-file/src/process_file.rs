@@ -24,7 +24,7 @@ pub struct ProcessFile {
     /// Path of the executable.
     pub program: String,
     /// The process's MPI library, its rank, and the number of ranks; `None` without MPI.
-    pub mpi: Option<Mpi>,
+    pub mpi: Option<MpiMembership>,
     /// Pairs of simultaneous times, by which ticks are converted: ticks, monotonic clock in ns, and ns since 1970.
     pub anchors: Vec<[u64; 3]>,
     /// For each MPI communicator, by its global number, the world ranks of its members.
@@ -32,14 +32,14 @@ pub struct ProcessFile {
     /// Executable mappings. Later ones replace earlier ones at the same addresses.
     pub maps: Vec<MappedImage>,
     /// Mappings of shared memory. Later ones replace earlier ones at the same addresses.
-    pub shared: Vec<SharedMemory>,
+    pub shared: Vec<SharedMemoryMapping>,
     /// Notes of the recorder about calls that are missing or cannot be explained.
     pub notes: Vec<String>,
 }
 
 /// A process's MPI library, and its position in `MPI_COMM_WORLD`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mpi {
+pub struct MpiMembership {
     /// Name of the MPI library.
     pub library: String,
     /// Rank in `MPI_COMM_WORLD`.
@@ -72,7 +72,7 @@ pub struct MappedImage {
 
 /// A mapping of memory that processes may share.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SharedMemory {
+pub struct SharedMemoryMapping {
     start: u64,
     end: u64,
     offset: u64,
@@ -134,10 +134,11 @@ impl ProcessFile {
             "mpi" => {
                 let parts: Vec<&str> = rest.split(' ').collect();
                 let [library, rank, size] = parts[..] else { return Err("`mpi` needs library, rank and size".into()) };
-                self.mpi = Some(Mpi { library: library.into(), rank: to_u32(parse_number(rank)?)?, size: to_u32(parse_number(size)?)? });
+                self.mpi =
+                    Some(MpiMembership { library: library.into(), rank: to_u32(parse_number(rank)?)?, size: to_u32(parse_number(size)?)? });
             }
             "communicator" | "more" => self.add_communicator_members(rest)?,
-            "map" => match SharedMemory::parse(rest)? {
+            "map" => match SharedMemoryMapping::parse(rest)? {
                 Some(shared) => self.shared.push(shared),
                 None => self.maps.extend(MappedImage::parse(rest)?),
             },
@@ -188,9 +189,9 @@ fn parse_number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("`{text}` is not a number"))
 }
 
-impl SharedMemory {
+impl SharedMemoryMapping {
     /// Parses a line of `/proc/self/maps`. Returns `None` if the line is not a shared mapping of data.
-    fn parse(line: &str) -> Result<Option<SharedMemory>, String> {
+    fn parse(line: &str) -> Result<Option<SharedMemoryMapping>, String> {
         let fields: Vec<&str> = line.split_ascii_whitespace().take(5).collect();
         let [addresses, permissions, offset, device, inode] = fields[..] else { return Ok(None) };
         if !permissions.ends_with('s') || permissions.contains('x') {
@@ -199,7 +200,7 @@ impl SharedMemory {
         let hex = |text: &str| u64::from_str_radix(text, 16).map_err(|_| format!("`{text}` is not an address"));
         let (start, end) = addresses.split_once('-').ok_or("a mapping without addresses")?;
         let file = (device.to_owned(), parse_number(inode)?);
-        Ok(Some(SharedMemory { start: hex(start)?, end: hex(end)?, offset: hex(offset)?, file }))
+        Ok(Some(SharedMemoryMapping { start: hex(start)?, end: hex(end)?, offset: hex(offset)?, file }))
     }
 }
 
@@ -228,7 +229,7 @@ mod tests {
     fn truncated_last_line_is_ignored() {
         let [file] = &ProcessFile::parse(Path::new("p"), TEXT).unwrap()[..] else { panic!("one process") };
         assert_eq!((file.number, file.start, file.parent, file.uses_cycle_counter), (12, 77, 3, true));
-        assert_eq!(file.mpi, Some(Mpi { library: "openmpi".into(), rank: 1, size: 4 }));
+        assert_eq!(file.mpi, Some(MpiMembership { library: "openmpi".into(), rank: 1, size: 4 }));
         assert_eq!(
             [0, 1, 2, 3, 4, 5].map(|place| file.communicators[&9].local.get(place).flatten()),
             [Some(0), Some(1), Some(2), Some(5), Some(7), None]

@@ -19,7 +19,7 @@ struct RankRange {
 }
 
 /// Maximum number of ranks in a group, because MPI stores a rank as an `int`.
-const MAX_RANKS: usize = i32::MAX as usize;
+const MAX_RANKS_PER_GROUP: usize = i32::MAX as usize;
 
 impl RankList {
     /// Appends the members that a text names: a world rank, a range of world ranks (`4-6`), or `?` for a member without a world rank.
@@ -37,8 +37,8 @@ impl RankList {
                 (Some(first), distance as usize + 1)
             }
         };
-        let length = Some(self.length + count).filter(|length| *length <= MAX_RANKS);
-        let length = length.ok_or_else(|| format!("a communicator has more than {MAX_RANKS} members"))?;
+        let length = Some(self.length + count).filter(|length| *length <= MAX_RANKS_PER_GROUP);
+        let length = length.ok_or_else(|| format!("a communicator has more than {MAX_RANKS_PER_GROUP} members"))?;
         self.ranges.push(RankRange { begin: self.length, first, count });
         self.length = length;
         Ok(())

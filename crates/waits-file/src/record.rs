@@ -14,11 +14,11 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use trodden_container::{FileKind, MAGIC};
-use trodden_launch::process::{cannot_run, forwarding_signals};
+use trodden_launch::process::{cannot_run_error, forward_signals_during};
 use trodden_text::words::{plural, quote_for_shell};
 use trodden_wire::waits::{WAITS_OUTPUT_ENVIRONMENT_VARIABLE, WAITS_SAMPLING_RATE_ENVIRONMENT_VARIABLE};
 
-const PROCESS_MAGIC: &str = "trodden-waits ";
+const PROCESS_FILE_MAGIC: &str = "trodden-waits ";
 
 /// The preload library that records calls (the *recorder*), and other libraries that the user wants to preload.
 pub struct WaitsRecorder {
@@ -44,8 +44,8 @@ impl RecordedProgram<'_> {
     /// # Errors
     /// The folder cannot be created, or the program cannot be started or recorded.
     pub fn run(&self, recorder: &WaitsRecorder) -> Result<ExitStatus> {
-        check_recordable(&self.command[0])?;
-        let (folder, status) = forwarding_signals(|begun| {
+        check_program_is_recordable(&self.command[0])?;
+        let (folder, status) = forward_signals_during(|begun| {
             // Signals no longer end this process here, so the earlier content of the folder is always restored or removed.
             let (folder, earlier) = prepare_folder(self.output)?;
             let mut command = Command::new(&self.command[0]);
@@ -58,7 +58,7 @@ impl RecordedProgram<'_> {
                 Ok(child) => child,
                 Err(error) => {
                     earlier.restore(&folder);
-                    return Err(cannot_run(&self.command[0], error).into());
+                    return Err(cannot_run_error(&self.command[0], error).into());
                 }
             };
             begun.report(child.id());
@@ -87,7 +87,7 @@ impl RecordedProgram<'_> {
 }
 
 /// Returns an error if a command cannot be recorded, because it is privileged or its address space is limited.
-fn check_recordable(command: &OsStr) -> Result<()> {
+fn check_program_is_recordable(command: &OsStr) -> Result<()> {
     if let Some((path, what)) = trodden_trace::privileged_file(command, None) {
         bail!(
             "cannot record {}, because it has {what}, so the dynamic loader ignores LD_PRELOAD. Record a copy without these rights, or \
@@ -111,7 +111,7 @@ impl WaitsRecorder {
     ///
     /// # Errors
     /// The dynamic linker rejects the library. The error contains its message.
-    pub fn check_preload(&self, folder: &Path) -> Result<()> {
+    pub fn check_recorder_can_be_preloaded(&self, folder: &Path) -> Result<()> {
         let mut command = Command::new("true");
         command.env("LD_PRELOAD", self.preload_list()).env(WAITS_OUTPUT_ENVIRONMENT_VARIABLE, folder);
         let out = command.output().context("cannot run `true`")?;
@@ -139,22 +139,22 @@ impl WaitsRecorder {
 }
 
 /// Prefix of the name of the subfolder to which an earlier recording is moved. The ID of this process follows.
-const EARLIER_PREFIX: &str = ".earlier-";
+const EARLIER_RECORDING_PREFIX: &str = ".earlier-";
 
 /// What was in the folder for the recording before the run.
-enum EarlierContent {
+enum EarlierFolderContent {
     Nothing,
     /// A recording. Until the command has been started, it is kept in this subfolder.
     Recording(PathBuf),
 }
 
-impl EarlierContent {
+impl EarlierFolderContent {
     /// Restores the earlier content as far as possible. Errors are ignored, because the user must learn why the command could not be
     /// started.
     fn restore(self, folder: &Path) {
         match self {
-            EarlierContent::Nothing => _ = fs::remove_dir(folder),
-            EarlierContent::Recording(aside) => {
+            EarlierFolderContent::Nothing => _ = fs::remove_dir(folder),
+            EarlierFolderContent::Recording(aside) => {
                 for file in fs::read_dir(&aside).into_iter().flatten().flatten() {
                     let _ = fs::rename(file.path(), folder.join(file.file_name()));
                 }
@@ -164,7 +164,7 @@ impl EarlierContent {
     }
 
     fn remove(self) {
-        if let EarlierContent::Recording(aside) = self
+        if let EarlierFolderContent::Recording(aside) = self
             && let Err(error) = fs::remove_dir_all(&aside)
         {
             log::warn!("cannot remove the earlier recording {}: {error}", aside.display());
@@ -174,7 +174,7 @@ impl EarlierContent {
 
 /// Prepares an empty folder for the recording. Moves an earlier recording to a subfolder, and fails if the folder contains anything else.
 /// Returns the folder's path and its earlier content.
-fn prepare_folder(output: &Path) -> Result<(PathBuf, EarlierContent)> {
+fn prepare_folder(output: &Path) -> Result<(PathBuf, EarlierFolderContent)> {
     let name = output.to_string_lossy().replace("%p", &std::process::id().to_string());
     let host = nix::unistd::gethostname().unwrap_or_default();
     let folder = std::path::absolute(name.replace("%h", &host.to_string_lossy()))?;
@@ -188,7 +188,7 @@ fn prepare_folder(output: &Path) -> Result<(PathBuf, EarlierContent)> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)
     };
     make().with_context(|| format!("cannot create the folder {}", folder.display()))?;
-    Ok((folder, EarlierContent::Nothing))
+    Ok((folder, EarlierFolderContent::Nothing))
 }
 
 fn list_entries(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
@@ -197,25 +197,25 @@ fn list_entries(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
 
 /// Handles subfolders with an earlier recording that a killed `trodden` process has left. Restores the recording, or removes it if the
 /// folder already contains a newer one.
-fn resolve_leftovers(folder: &Path) -> Result<()> {
+fn resolve_leftover_recordings(folder: &Path) -> Result<()> {
     let is_leftover = |path: &PathBuf| {
         let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-        let process = name.strip_prefix(EARLIER_PREFIX).and_then(|process| process.parse().ok()).map(Pid::from_raw);
+        let process = name.strip_prefix(EARLIER_RECORDING_PREFIX).and_then(|process| process.parse().ok()).map(Pid::from_raw);
         process.is_some_and(|process| kill(process, None) == Err(Errno::ESRCH)) && path.is_dir()
     };
     let (leftovers, others): (Vec<PathBuf>, Vec<PathBuf>) = list_entries(folder)?.into_iter().partition(is_leftover);
     for leftover in leftovers {
-        let earlier = EarlierContent::Recording(leftover);
+        let earlier = EarlierFolderContent::Recording(leftover);
         if others.is_empty() { earlier.restore(folder) } else { earlier.remove() }
     }
     Ok(())
 }
 
-fn move_recording_aside(folder: &Path) -> Result<EarlierContent> {
+fn move_recording_aside(folder: &Path) -> Result<EarlierFolderContent> {
     if !folder.is_dir() {
         bail!("{} is not a folder. Choose a folder for the recording with --output", folder.display());
     }
-    resolve_leftovers(folder)?;
+    resolve_leftover_recordings(folder)?;
     let entries = list_entries(folder)?;
     let processes: BTreeSet<&OsStr> = entries.iter().filter(|path| is_process_file(path)).filter_map(|path| path.file_stem()).collect();
     if let Some(other) = entries.iter().find(|path| !belongs_to_recording(path, &processes)) {
@@ -225,12 +225,12 @@ fn move_recording_aside(folder: &Path) -> Result<EarlierContent> {
             other.display()
         );
     }
-    let aside = folder.join(format!("{EARLIER_PREFIX}{}", std::process::id()));
+    let aside = folder.join(format!("{EARLIER_RECORDING_PREFIX}{}", std::process::id()));
     let moved = fs::create_dir(&aside).and_then(|()| {
         let target = |entry: &Path| aside.join(entry.file_name().unwrap_or_default());
         entries.iter().try_for_each(|entry| fs::rename(entry, target(entry)))
     });
-    let earlier = EarlierContent::Recording(aside);
+    let earlier = EarlierFolderContent::Recording(aside);
     match moved {
         Ok(()) => Ok(earlier),
         Err(error) => {
@@ -266,7 +266,7 @@ fn is_process_file(path: &Path) -> bool {
     // If the disk was full, the file was created but is empty.
     let is_empty = || fs::symlink_metadata(path).is_ok_and(|file| file.is_file() && file.len() == 0);
     let is_empty_leftover = || path.file_stem().and_then(OsStr::to_str).is_some_and(is_name) && is_empty();
-    path.extension().is_some_and(|ending| ending == "process") && (begins_with(path, PROCESS_MAGIC.as_bytes()) || is_empty_leftover())
+    path.extension().is_some_and(|ending| ending == "process") && (begins_with(path, PROCESS_FILE_MAGIC.as_bytes()) || is_empty_leftover())
 }
 
 fn begins_with(path: &Path, expected: &[u8]) -> bool {

@@ -1,7 +1,7 @@
 //! Reads recordings. Descriptions of processes and threads are kept in memory, and calls are read from the files when they are needed.
 
 use crate::process_file::ProcessFile;
-use crate::threads_file::{Piece, ThreadsFile};
+use crate::threads_file::{RecordPiece, ThreadsFile};
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -43,9 +43,9 @@ pub struct ThreadRecording {
     /// The ticks and the monotonic time in ns of a later moment; zeros if none were recorded.
     pub anchor: (u64, u64),
     path: Arc<Path>,
-    calls: Arc<[Piece]>,
-    samples: Vec<Piece>,
-    stacks: Vec<Piece>,
+    calls: Arc<[RecordPiece]>,
+    samples: Vec<RecordPiece>,
+    stacks: Vec<RecordPiece>,
 }
 
 /// Returns the files in a folder whose extension is `ending`, sorted by name.
@@ -118,7 +118,7 @@ impl WaitsRecording {
 }
 
 impl ThreadRecording {
-    fn new(header: ThreadHeader, [calls, samples, stacks]: [Vec<Piece>; 3], path: &Arc<Path>) -> ThreadRecording {
+    fn new(header: ThreadHeader, [calls, samples, stacks]: [Vec<RecordPiece>; 3], path: &Arc<Path>) -> ThreadRecording {
         ThreadRecording {
             number: header.thread,
             token: header.token,
@@ -169,7 +169,7 @@ impl ThreadRecording {
         Ok(stacks)
     }
 
-    fn read_pieces(&self, pieces: &[Piece]) -> Result<Vec<Vec<u8>>> {
+    fn read_pieces(&self, pieces: &[RecordPiece]) -> Result<Vec<Vec<u8>>> {
         if pieces.is_empty() {
             return Ok(Vec::new());
         }
@@ -185,7 +185,7 @@ impl ThreadRecording {
 /// process may have open files.
 pub struct RecordedCalls {
     path: Arc<Path>,
-    pieces: Arc<[Piece]>,
+    pieces: Arc<[RecordPiece]>,
     /// Index of the current piece, and the offset in it from which the next read continues.
     piece: usize,
     at: u32,
@@ -195,11 +195,11 @@ pub struct RecordedCalls {
     is_incomplete: bool,
 }
 
-const READ_BYTES: u32 = 256 * CALL_RECORD_SIZE as u32;
+const CALL_READ_BUFFER_BYTES: u32 = 256 * CALL_RECORD_SIZE as u32;
 
 impl RecordedCalls {
     /// Returns the next record without consuming it.
-    pub fn peek(&mut self) -> Option<&CallRecord> {
+    pub fn peek_record(&mut self) -> Option<&CallRecord> {
         if self.next.is_none() && !self.is_incomplete {
             if self.used == self.bytes.len() && !self.fill_buffer() {
                 return None;
@@ -226,12 +226,12 @@ impl RecordedCalls {
 
     /// Reads further records into the buffer. Returns false if there are none.
     fn fill_buffer(&mut self) -> bool {
-        let left = |piece: &Piece, at: u32| piece.size.saturating_sub(at) / CALL_RECORD_SIZE as u32 * CALL_RECORD_SIZE as u32;
+        let left = |piece: &RecordPiece, at: u32| piece.size.saturating_sub(at) / CALL_RECORD_SIZE as u32 * CALL_RECORD_SIZE as u32;
         while self.pieces.get(self.piece).is_some_and(|piece| left(piece, self.at) == 0) {
             (self.piece, self.at) = (self.piece + 1, 0);
         }
         let Some(piece) = self.pieces.get(self.piece) else { return false };
-        let size = left(piece, self.at).min(READ_BYTES);
+        let size = left(piece, self.at).min(CALL_READ_BUFFER_BYTES);
         self.bytes.resize(size as usize, 0);
         let place = piece.offset + u64::from(self.at);
         if File::open(&self.path).and_then(|file| file.read_exact_at(&mut self.bytes, place)).is_err() {
@@ -248,7 +248,7 @@ impl Iterator for RecordedCalls {
     type Item = CallRecord;
 
     fn next(&mut self) -> Option<CallRecord> {
-        self.peek();
+        self.peek_record();
         self.next.take()
     }
 }

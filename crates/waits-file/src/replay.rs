@@ -2,30 +2,30 @@
 //!
 //! Calls are read when they are needed. Only the samples, the state of the analysis, and a few calls of each thread are in memory.
 
-use crate::blocks::{BlockNames, ThreadBlocks, is_auxiliary};
-use crate::clock::{Clock, derive_clocks};
-use crate::convert::{Converter, SupplementaryRecords};
+use crate::blocks::{RecordedCodeNames, ThreadBlocks, is_supplementary_record};
+use crate::clock::{ProcessClock, derive_clocks};
+use crate::convert::{CallRecordConverter, SupplementaryRecords};
 use crate::recording::{Process, RecordedCalls, ThreadRecording, WaitsRecording};
 use crate::sample_paths::SamplePaths;
 use crate::sync::correct_clocks;
-use crate::timeline::{Activity, Bar, Timeline};
+use crate::timeline::{BarActivity, Timeline, TimelineBar};
 use anyhow::Result;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashSet};
 use trodden_text::words::plural;
 use trodden_waits::analysis::TimeBlock;
 use trodden_waits::call::SleepKind;
-use trodden_waits::{Analysis, AnalysisOptions, Call, ClassRule, CodeId, LocationId, LocationState, ProcessId, WaitOutcome};
+use trodden_waits::{Analysis, AnalysisOptions, Call, CodeId, LocationId, LocationState, PathDistanceRule, ProcessId, WaitOutcome};
 use trodden_wire::waits::{CallRecord, FUNCTIONS, NO_STACK, kind};
 
 /// A recording, or a trace from another tool, with the result of its analysis.
-pub struct Replayed {
+pub struct AnalysedRecording {
     /// What the analysis found.
     pub outcome: WaitOutcome,
     /// Codes and their names.
-    pub names: BlockNames,
+    pub names: RecordedCodeNames,
     /// The process and thread of each location, by the location's number.
-    pub locations: Vec<LocationName>,
+    pub locations: Vec<NamedLocation>,
     /// MPI functions whose waits the analysis does not explain, each with the number of its calls and their total time in ns.
     pub uncovered: BTreeMap<&'static str, (u64, u64)>,
     /// Notes for the user about missing or estimated data.
@@ -41,7 +41,7 @@ pub struct Replayed {
 
 /// A location (a thread of a process), and the processor time that it used.
 #[derive(Clone, Debug, Default)]
-pub struct LocationName {
+pub struct NamedLocation {
     /// MPI rank of the process, or the index of the process in the recording.
     pub process: u32,
     /// Whether `process` is an MPI rank.
@@ -57,7 +57,7 @@ pub struct LocationName {
 }
 
 /// Maximum number of items that a message lists.
-const MAX_LISTED: usize = 12;
+const MAX_LISTED_ITEMS: usize = 12;
 
 /// What a report contains, and how its waits are classified.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ pub struct ReportOptions {
     /// Two waits at the same call site count as equivalent if the distance of their paths is less than this; between 0 and 2.
     pub threshold: f64,
     /// Which code is taken into account for the distance of two paths.
-    pub rule: ClassRule,
+    pub rule: PathDistanceRule,
     /// Functions for which to predict the effect of a speed-up, each with the reduction of its time in percent.
     pub what_if: Vec<(String, f64)>,
     /// Whether to collect the activity of each location over time.
@@ -86,15 +86,19 @@ impl Default for ReportOptions {
 /// # Errors
 /// A file cannot be read, a function for which a prediction is requested is not in the recording, or `paths` belongs to another run, so
 /// that it has no path for any sample.
-pub fn replay(recording: &WaitsRecording, report_options: &ReportOptions, paths: Option<Box<dyn SamplePaths>>) -> Result<Replayed> {
+pub fn replay(
+    recording: &WaitsRecording,
+    report_options: &ReportOptions,
+    paths: Option<Box<dyn SamplePaths>>,
+) -> Result<AnalysedRecording> {
     let options = analysis_options(report_options, None);
-    let mut names = BlockNames { paths, ..BlockNames::default() };
-    let mut replayed = replay_once(recording, options.clone(), &mut names, report_options.has_timeline)?;
+    let mut names = RecordedCodeNames { paths, ..RecordedCodeNames::default() };
+    let mut replayed = analyse_recording_once(recording, options.clone(), &mut names, report_options.has_timeline)?;
     for (function, percent) in &report_options.what_if {
         let codes: HashSet<CodeId> = names.codes.iter().filter(|(_, code)| code.path.contains(function)).map(|(id, _)| id).collect();
         if codes.is_empty() {
             let known: BTreeSet<&str> = names.codes.iter().flat_map(|(_, code)| &code.path).map(String::as_str).collect();
-            let known: Vec<&str> = known.into_iter().take(MAX_LISTED).collect();
+            let known: Vec<&str> = known.into_iter().take(MAX_LISTED_ITEMS).collect();
             anyhow::bail!(
                 "--what-if: no time was recorded in function {function}, only in {}. The time of calls such as `usleep` or `MPI_Send` \
                  belongs to their callers; name a caller",
@@ -102,7 +106,7 @@ pub fn replay(recording: &WaitsRecording, report_options: &ReportOptions, paths:
             );
         }
         let question = AnalysisOptions { what_if: Some((codes, 1.0 - percent / 100.0)), ..options.clone() };
-        let answer = replay_once(recording, question, &mut names, false)?.outcome;
+        let answer = analyse_recording_once(recording, question, &mut names, false)?.outcome;
         replayed.predictions.push((function.clone(), *percent, answer.what_if_ns));
     }
     if let Some(paths) = &names.paths {
@@ -129,13 +133,18 @@ pub fn analysis_options(report_options: &ReportOptions, what_if: Option<(HashSet
     }
 }
 
-fn replay_once(recording: &WaitsRecording, options: AnalysisOptions, names: &mut BlockNames, is_enabled: bool) -> Result<Replayed> {
+fn analyse_recording_once(
+    recording: &WaitsRecording,
+    options: AnalysisOptions,
+    names: &mut RecordedCodeNames,
+    is_enabled: bool,
+) -> Result<AnalysedRecording> {
     let mut clocks = derive_clocks(recording);
     correct_clocks(recording, &mut clocks)?;
     let mut replay = RecordingReplay {
         recording,
         analysis: Analysis::new(options),
-        converter: Converter::new(recording),
+        converter: CallRecordConverter::new(recording),
         names,
         uncovered: BTreeMap::new(),
         timeline: Timeline { is_enabled, ..Timeline::default() },
@@ -145,15 +154,16 @@ fn replay_once(recording: &WaitsRecording, options: AnalysisOptions, names: &mut
     for (index, (process, clock)) in recording.processes.iter().zip(&clocks.clocks).enumerate() {
         for (number, thread) in process.threads.iter().enumerate() {
             let location = LocationId(streams.len() as u32);
-            let stream = CallStream::open(location, ProcessId(index as u32), number as u32, process, thread, clock.clone(), replay.names)?;
+            let stream =
+                ThreadCallStream::open(location, ProcessId(index as u32), number as u32, process, thread, clock.clone(), replay.names)?;
             streams.push(stream);
         }
     }
     replay.replay_streams(&mut streams);
     let mut notes = clocks.notes;
-    notes.extend(recording.losses.iter().take(MAX_LISTED).cloned());
-    if recording.losses.len() > MAX_LISTED {
-        let more = (recording.losses.len() - MAX_LISTED) as u128;
+    notes.extend(recording.losses.iter().take(MAX_LISTED_ITEMS).cloned());
+    if recording.losses.len() > MAX_LISTED_ITEMS {
+        let more = (recording.losses.len() - MAX_LISTED_ITEMS) as u128;
         notes.push(format!("and {}", plural(more, "more corrupt part of the recording", "more corrupt parts of the recording")));
     }
     let incomplete = streams.iter().filter(|stream| stream.calls.is_incomplete()).count();
@@ -163,9 +173,9 @@ fn replay_once(recording: &WaitsRecording, options: AnalysisOptions, names: &mut
     }
     notes.extend(replay.notes());
     let locations = streams.into_iter().map(|stream| stream.name).collect();
-    Ok(Replayed {
+    Ok(AnalysedRecording {
         outcome: replay.analysis.finish(),
-        names: BlockNames::default(),
+        names: RecordedCodeNames::default(),
         locations,
         uncovered: replay.uncovered,
         notes,
@@ -175,11 +185,11 @@ fn replay_once(recording: &WaitsRecording, options: AnalysisOptions, names: &mut
     })
 }
 
-struct CallStream<'a> {
+struct ThreadCallStream<'a> {
     location: LocationId,
     process: ProcessId,
     thread: &'a ThreadRecording,
-    clock: Clock,
+    clock: ProcessClock,
     calls: RecordedCalls,
     /// Index of the next record.
     index: u32,
@@ -190,35 +200,35 @@ struct CallStream<'a> {
     previous_stack: u32,
     site: CodeId,
     time_ns: u64,
-    next: Option<NextEvent>,
-    name: LocationName,
+    next: Option<NextCallEvent>,
+    name: NamedLocation,
     /// At the last point at which processor time was recorded: the time, and the thread's processor time, both in ns.
     processor: Option<(u64, u64)>,
     /// Time in ns before the next call for which the thread was ready to run but had no processor.
     ready_ns: u64,
 }
 
-enum NextEvent {
+enum NextCallEvent {
     Start,
     Enter(CallRecord, Call),
     Exit(CallRecord, Call),
 }
 
-impl<'a> CallStream<'a> {
+impl<'a> ThreadCallStream<'a> {
     fn open(
         location: LocationId,
         id: ProcessId,
         number: u32,
         process: &Process,
         thread: &'a ThreadRecording,
-        clock: Clock,
-        names: &mut BlockNames,
-    ) -> Result<CallStream<'a>> {
+        clock: ProcessClock,
+        names: &mut RecordedCodeNames,
+    ) -> Result<ThreadCallStream<'a>> {
         let rank = process.file.mpi.as_ref().map(|mpi| mpi.rank);
         let time_ns = clock.time_ns(thread.begin);
         let (process_number, is_rank) = (rank.unwrap_or(id.0), rank.is_some());
-        let name = LocationName { process: process_number, is_rank, thread: number, ..LocationName::default() };
-        Ok(CallStream {
+        let name = NamedLocation { process: process_number, is_rank, thread: number, ..NamedLocation::default() };
+        Ok(ThreadCallStream {
             location,
             process: id,
             thread,
@@ -230,7 +240,7 @@ impl<'a> CallStream<'a> {
             previous_stack: NO_STACK,
             site: CodeId(0),
             time_ns,
-            next: Some(NextEvent::Start),
+            next: Some(NextCallEvent::Start),
             name,
             processor: None,
             ready_ns: 0,
@@ -240,9 +250,9 @@ impl<'a> CallStream<'a> {
     /// Returns the time of the next event in ns; `None` after the last event.
     fn next_event_ns(&self) -> Option<u64> {
         Some(match self.next.as_ref()? {
-            NextEvent::Start => self.clock.time_ns(self.thread.begin),
-            NextEvent::Enter(record, _) => self.clock.time_ns(record.enter),
-            NextEvent::Exit(record, _) => self.clock.time_ns(record.exit),
+            NextCallEvent::Start => self.clock.time_ns(self.thread.begin),
+            NextCallEvent::Enter(record, _) => self.clock.time_ns(record.enter),
+            NextCallEvent::Exit(record, _) => self.clock.time_ns(record.exit),
         })
     }
 
@@ -263,19 +273,19 @@ impl<'a> CallStream<'a> {
 struct RecordingReplay<'a, 'n> {
     recording: &'a WaitsRecording,
     analysis: Analysis,
-    converter: Converter,
-    names: &'n mut BlockNames,
+    converter: CallRecordConverter,
+    names: &'n mut RecordedCodeNames,
     uncovered: BTreeMap<&'static str, (u64, u64)>,
     timeline: Timeline,
     calls: u64,
 }
 
 impl RecordingReplay<'_, '_> {
-    fn replay_streams(&mut self, streams: &mut [CallStream]) {
+    fn replay_streams(&mut self, streams: &mut [ThreadCallStream]) {
         let mut queue: BinaryHeap<Reverse<(u64, bool, usize)>> = BinaryHeap::new();
-        let key = |stream: &CallStream, index: usize| {
+        let key = |stream: &ThreadCallStream, index: usize| {
             // At the same time, calls are entered before others are left, because a call may end because of the entry of another one.
-            stream.next_event_ns().map(|ns| Reverse((ns, matches!(stream.next, Some(NextEvent::Exit(..))), index)))
+            stream.next_event_ns().map(|ns| Reverse((ns, matches!(stream.next, Some(NextCallEvent::Exit(..))), index)))
         };
         queue.extend(streams.iter().enumerate().filter_map(|(index, stream)| key(stream, index)));
         while let Some(Reverse((time_ns, _, index))) = queue.pop() {
@@ -286,20 +296,20 @@ impl RecordingReplay<'_, '_> {
     }
 
     /// Passes a thread's next event to the analysis, and determines the one after it.
-    fn replay_event(&mut self, stream: &mut CallStream, time_ns: u64) {
+    fn replay_event(&mut self, stream: &mut ThreadCallStream, time_ns: u64) {
         let process = &self.recording.processes[stream.process.0 as usize];
         match stream.next.take() {
-            Some(NextEvent::Start) => {
+            Some(NextCallEvent::Start) => {
                 let creator = self.converter.find_creator(process, stream.process, stream.thread.token);
-                let code = self.names.codes.intern_pseudo_code("(start)");
+                let code = self.names.codes.intern_named_pseudo_code("(start)");
                 self.analysis.start(stream.location, stream.process, time_ns, creator, code);
                 stream.next = self.next_call(stream, process);
             }
-            Some(NextEvent::Enter(record, call)) => {
+            Some(NextCallEvent::Enter(record, call)) => {
                 self.enter_call(stream, process, time_ns, &record, &call);
-                stream.next = if record.exit == 0 { None } else { Some(NextEvent::Exit(record, call)) };
+                stream.next = if record.exit == 0 { None } else { Some(NextCallEvent::Exit(record, call)) };
             }
-            Some(NextEvent::Exit(record, call)) => {
+            Some(NextCallEvent::Exit(record, call)) => {
                 self.exit_call(stream, time_ns, &record, &call);
                 stream.next = self.next_call(stream, process);
             }
@@ -307,10 +317,10 @@ impl RecordingReplay<'_, '_> {
         }
     }
 
-    fn next_call(&mut self, stream: &mut CallStream, process: &Process) -> Option<NextEvent> {
+    fn next_call(&mut self, stream: &mut ThreadCallStream, process: &Process) -> Option<NextCallEvent> {
         loop {
             let record = stream.calls.next()?;
-            if is_auxiliary(record.kind) {
+            if is_supplementary_record(record.kind) {
                 if record.kind == kind::CPU_AT_ENTER {
                     let at_ns = stream.clock.time_ns(record.enter);
                     stream.add_processor_time(&record, at_ns, true);
@@ -323,11 +333,11 @@ impl RecordingReplay<'_, '_> {
             let mut parts = SupplementaryRecords::collect(&self.converter, process, stream.process, &record, &mut stream.calls);
             let call = self.converter.convert_call(process, stream.process, stream.thread.token, &record, &mut parts);
             stream.parts = parts.count;
-            return Some(NextEvent::Enter(record, call));
+            return Some(NextCallEvent::Enter(record, call));
         }
     }
 
-    fn enter_call(&mut self, stream: &mut CallStream, process: &Process, time_ns: u64, record: &CallRecord, call: &Call) {
+    fn enter_call(&mut self, stream: &mut ThreadCallStream, process: &Process, time_ns: u64, record: &CallRecord, call: &Call) {
         let ns = time_ns.saturating_sub(stream.time_ns);
         let ready_ns = std::mem::take(&mut stream.ready_ns).min(ns);
         let between = (stream.previous_stack, record.stack);
@@ -338,7 +348,7 @@ impl RecordingReplay<'_, '_> {
         let mut from_ns = stream.time_ns;
         for block in &blocks {
             let (location, code, ns) = (stream.location, block.code, block.ns);
-            self.timeline.add(Bar { location, from_ns, ns, code, activity: Activity::Computing });
+            self.timeline.add(TimelineBar { location, from_ns, ns, code, activity: BarActivity::Computing });
             from_ns += ns;
         }
         let name = FUNCTIONS.get(record.function as usize).copied().unwrap_or("(unknown function)");
@@ -355,12 +365,12 @@ impl RecordingReplay<'_, '_> {
         stream.site = site;
     }
 
-    fn add_instant_call(&mut self, stream: &CallStream, time_ns: u64, blocks: &[TimeBlock], call: &Call, site: CodeId) {
+    fn add_instant_call(&mut self, stream: &ThreadCallStream, time_ns: u64, blocks: &[TimeBlock], call: &Call, site: CodeId) {
         self.analysis.enter(stream.location, time_ns, blocks, call, site);
         self.analysis.exit(stream.location, time_ns, call);
     }
 
-    fn exit_call(&mut self, stream: &mut CallStream, time_ns: u64, record: &CallRecord, call: &Call) {
+    fn exit_call(&mut self, stream: &mut ThreadCallStream, time_ns: u64, record: &CallRecord, call: &Call) {
         let waits = self.analysis.exit(stream.location, time_ns, call);
         let enter_ns = stream.clock.time_ns(record.enter);
         self.timeline.add_call(stream.location, stream.site, (enter_ns, time_ns), &waits);

@@ -2,11 +2,11 @@
 //! path.
 
 use crate::causes::{CodeCause, sum_by_function};
-use crate::codes::CodeLocation;
-use crate::replay::{LocationName, Replayed};
+use crate::codes::CodeStackLocation;
+use crate::replay::{AnalysedRecording, NamedLocation};
 use std::collections::BTreeMap;
 use trodden_text::escape;
-use trodden_waits::{CodeId, LocationId, LocationState, Step, WaitClass, explain, find_causes};
+use trodden_waits::{CodeId, LocationId, LocationState, Step, WaitClass, explain_wait_class, find_causes};
 
 /// Everything that a report on waiting time shows.
 pub struct WaitSummary {
@@ -19,14 +19,14 @@ pub struct WaitSummary {
     /// Call sites at which locations wait, longest total waiting time first.
     pub sites: Vec<SiteSummary>,
     /// The underlying analysis.
-    pub replayed: Replayed,
+    pub replayed: AnalysedRecording,
     /// Two waits at the same call site count as equivalent if the distance of their paths is less than this.
     pub threshold: f64,
     /// For each kind of wait, longest first: its name, its family, the number of waits, and their total length in ns.
     pub kinds: Vec<(&'static str, &'static str, u64, u64)>,
     /// Functions in which some locations spend more time than others. The first one has the largest excess of the slowest location over the
     /// mean.
-    pub imbalance: Vec<Imbalance>,
+    pub imbalance: Vec<FunctionImbalance>,
     /// Functions and their time on the critical path in ns, longest first.
     pub critical_path: Vec<(String, u64)>,
 }
@@ -61,7 +61,7 @@ pub struct ClassSummary {
 }
 
 /// A function in which locations spend different amounts of time.
-pub struct Imbalance {
+pub struct FunctionImbalance {
     /// Name of the function.
     pub function: String,
     /// The location that spends the most time in the function.
@@ -74,7 +74,7 @@ pub struct Imbalance {
 
 impl WaitSummary {
     /// Summarises an analysis.
-    pub fn new(replayed: Replayed, threshold: f64) -> WaitSummary {
+    pub fn new(replayed: AnalysedRecording, threshold: f64) -> WaitSummary {
         let outcome = &replayed.outcome;
         let sites = outcome.sites.iter().map(|site| SiteSummary {
             code: site.site.code,
@@ -107,7 +107,7 @@ impl WaitSummary {
     }
 
     /// Returns the code with the given number.
-    pub fn code(&self, id: CodeId) -> &CodeLocation {
+    pub fn code(&self, id: CodeId) -> &CodeStackLocation {
         self.replayed.names.codes.get(id)
     }
 
@@ -117,7 +117,7 @@ impl WaitSummary {
     }
 
     /// Returns the name and the processor time of a location.
-    pub fn location(&self, id: LocationId) -> &LocationName {
+    pub fn location(&self, id: LocationId) -> &NamedLocation {
         &self.replayed.locations[id.0 as usize]
     }
 
@@ -138,8 +138,8 @@ impl WaitSummary {
     }
 }
 
-fn summarise_class(replayed: &Replayed, class: &WaitClass) -> ClassSummary {
-    let explained = explain(&replayed.outcome.steps, class);
+fn summarise_class(replayed: &AnalysedRecording, class: &WaitClass) -> ClassSummary {
+    let explained = explain_wait_class(&replayed.outcome.steps, class);
     ClassSummary {
         waits: class.clone(),
         removed_ns: (explained.equal_ns + explained.pairs_ns.0, explained.equal_ns + explained.pairs_ns.1),
@@ -149,7 +149,7 @@ fn summarise_class(replayed: &Replayed, class: &WaitClass) -> ClassSummary {
 }
 
 /// Distributes the waiting time that each code causes over the lines of the code, in proportion to their weights.
-fn distribute_over_lines(replayed: &Replayed) -> Vec<(String, u32, u64)> {
+fn distribute_over_lines(replayed: &AnalysedRecording) -> Vec<(String, u32, u64)> {
     let codes = &replayed.names.codes;
     let mut sums: BTreeMap<(&str, u32), u64> = BTreeMap::new();
     for cause in find_causes(&replayed.outcome.steps, &replayed.outcome.sites) {
@@ -170,7 +170,7 @@ fn distribute_over_lines(replayed: &Replayed) -> Vec<(String, u32, u64)> {
     sums.into_iter().filter(|((_, line), ns)| *line > 0 && *ns > 0).map(|((file, line), ns)| (file.to_owned(), line, ns)).collect()
 }
 
-fn find_imbalance(replayed: &Replayed) -> Vec<Imbalance> {
+fn find_imbalance(replayed: &AnalysedRecording) -> Vec<FunctionImbalance> {
     let mut times: BTreeMap<&str, BTreeMap<LocationId, u64>> = BTreeMap::new();
     for (id, ns) in &replayed.outcome.executed {
         let step = replayed.outcome.steps.get(*id);
@@ -179,19 +179,19 @@ fn find_imbalance(replayed: &Replayed) -> Vec<Imbalance> {
         }
     }
     let locations = replayed.locations.len().max(1) as u64;
-    let mut found: Vec<Imbalance> = times
+    let mut found: Vec<FunctionImbalance> = times
         .into_iter()
         .filter_map(|(function, times)| {
             let (location, most_ns) = times.iter().max_by_key(|(location, ns)| (**ns, std::cmp::Reverse(**location)))?;
             let mean_ns = times.values().sum::<u64>() / locations;
-            Some(Imbalance { function: function.into(), location: *location, max_ns: *most_ns, mean_ns })
+            Some(FunctionImbalance { function: function.into(), location: *location, max_ns: *most_ns, mean_ns })
         })
         .collect();
     found.sort_by_key(|i| (std::cmp::Reverse(i.max_ns - i.mean_ns), i.function.clone()));
     found
 }
 
-fn sum_critical_path(replayed: &Replayed) -> Vec<(String, u64)> {
+fn sum_critical_path(replayed: &AnalysedRecording) -> Vec<(String, u64)> {
     let mut times: BTreeMap<String, u64> = BTreeMap::new();
     for (id, ns) in &replayed.outcome.critical_path {
         let step = replayed.outcome.steps.get(*id);

@@ -4,43 +4,43 @@
 //! Hosts are corrected one after another, each relative to all hosts that were corrected before. [`trodden_waits::offset`] estimates the
 //! differences. If a host has not exchanged messages with others in both directions, it is not corrected, and a note says so.
 
-use crate::clock::Clocks;
-use crate::convert::{Converter, SupplementaryRecords};
+use crate::clock::ProcessClocks;
+use crate::convert::{CallRecordConverter, SupplementaryRecords};
 use crate::recording::WaitsRecording;
 use anyhow::Result;
 use std::collections::{BTreeMap, HashMap};
 use trodden_text::words::plural;
 use trodden_waits::call::{Collective, CommunicatorId, Message, MultiExchange};
 use trodden_waits::offset::OffsetBounds;
-use trodden_waits::{Call, CollectiveRule, ProcessId, WaitKind};
+use trodden_waits::{Call, CollectiveWaitRule, ProcessId, WaitKind};
 
 /// A host, identified by the index of its first process.
-type HostIndex = usize;
+type HostNumber = usize;
 /// The communicator, the sender, the receiver, and the tag of messages.
 type ChannelKey = (CommunicatorId, ProcessId, ProcessId, i32);
 
 /// Two events on different hosts, of which the first must come before the second. For each event: its host, and the time in ns on that
 /// host's clock.
 #[derive(Clone, Copy, Debug)]
-struct Precedence {
-    first: (HostIndex, i128),
-    second: (HostIndex, i128),
+struct EventPrecedence {
+    first: (HostNumber, i128),
+    second: (HostNumber, i128),
 }
 
-pub fn correct_clocks(recording: &WaitsRecording, clocks: &mut Clocks) -> Result<()> {
+pub fn correct_clocks(recording: &WaitsRecording, clocks: &mut ProcessClocks) -> Result<()> {
     let host_of = |process: usize| {
         let file = &recording.processes[process].file;
         recording.processes.iter().position(|p| (&p.file.host, &p.file.boot) == (&file.host, &file.boot)).unwrap_or(process)
     };
-    let hosts: Vec<HostIndex> = (0..recording.processes.len()).map(host_of).collect();
+    let hosts: Vec<HostNumber> = (0..recording.processes.len()).map(host_of).collect();
     if hosts.iter().all(|host| *host == 0) {
         return Ok(());
     }
     let mut precedences = collect_message_times(recording, clocks, &hosts)?.find_precedences();
-    let mut errors: BTreeMap<HostIndex, i128> = BTreeMap::from([(0, 0)]);
+    let mut errors: BTreeMap<HostNumber, i128> = BTreeMap::from([(0, 0)]);
     while let Some((host, bounds)) = find_next_host(&precedences, &errors) {
         let Some(estimate) = bounds.estimate() else { break };
-        let error = estimate.error_ns + find_reference_error(&precedences, &errors, host);
+        let error = estimate.error_ns + find_partner_clock_error(&precedences, &errors, host);
         let name = &recording.processes[host].file.host;
         clocks.notes.push(format!(
             "the clock of {name} is corrected by {} ns at the beginning and {} ns at the end of the run, with an error of at \
@@ -76,9 +76,9 @@ pub fn correct_clocks(recording: &WaitsRecording, clocks: &mut Clocks) -> Result
 
 /// Returns the next host to correct: the one with the most messages to and from corrected hosts, counting the direction with fewer
 /// messages. Also returns the bounds that these messages impose on its clock.
-fn find_next_host(precedences: &[Precedence], corrected: &BTreeMap<HostIndex, i128>) -> Option<(HostIndex, OffsetBounds)> {
-    let mut found: BTreeMap<HostIndex, OffsetBounds> = BTreeMap::new();
-    for Precedence { first, second } in precedences {
+fn find_next_host(precedences: &[EventPrecedence], corrected: &BTreeMap<HostNumber, i128>) -> Option<(HostNumber, OffsetBounds)> {
+    let mut found: BTreeMap<HostNumber, OffsetBounds> = BTreeMap::new();
+    for EventPrecedence { first, second } in precedences {
         match (corrected.contains_key(&first.0), corrected.contains_key(&second.0)) {
             (true, false) => found.entry(second.0).or_default().upper.push((second.1, second.1 - first.1)),
             (false, true) => found.entry(first.0).or_default().lower.push((first.1, first.1 - second.1)),
@@ -89,8 +89,8 @@ fn find_next_host(precedences: &[Precedence], corrected: &BTreeMap<HostIndex, i1
 }
 
 /// Returns the largest error of the clocks of those hosts with which a host exchanged messages.
-fn find_reference_error(precedences: &[Precedence], errors: &BTreeMap<HostIndex, i128>, host: HostIndex) -> i128 {
-    let partner = |precedence: &Precedence| match (precedence.first.0 == host, precedence.second.0 == host) {
+fn find_partner_clock_error(precedences: &[EventPrecedence], errors: &BTreeMap<HostNumber, i128>, host: HostNumber) -> i128 {
+    let partner = |precedence: &EventPrecedence| match (precedence.first.0 == host, precedence.second.0 == host) {
         (true, _) => errors.get(&precedence.second.0),
         (_, true) => errors.get(&precedence.first.0),
         _ => None,
@@ -100,7 +100,7 @@ fn find_reference_error(precedences: &[Precedence], errors: &BTreeMap<HostIndex,
 
 /// For the members of a collective operation that are on the same host, the times in ns that matter to other hosts.
 #[derive(Clone, Copy, Debug, Default)]
-struct MemberTimes {
+struct HostMemberTimes {
     /// Time at which the last of those members entered for which others wait.
     entered: Option<i128>,
     /// Time at which the first of those members left that waits for others.
@@ -111,14 +111,14 @@ struct MemberTimes {
 #[derive(Default)]
 struct MessageTimes {
     /// For each channel, the times at which sends started, and those at which receives ended, each with its host.
-    messages: HashMap<ChannelKey, [Vec<(i128, HostIndex)>; 2]>,
-    operations: HashMap<(CommunicatorId, u64), BTreeMap<HostIndex, MemberTimes>>,
+    messages: HashMap<ChannelKey, [Vec<(i128, HostNumber)>; 2]>,
+    operations: HashMap<(CommunicatorId, u64), BTreeMap<HostNumber, HostMemberTimes>>,
     counts: HashMap<(CommunicatorId, ProcessId), u64>,
 }
 
-fn collect_message_times(recording: &WaitsRecording, clocks: &Clocks, hosts: &[HostIndex]) -> Result<MessageTimes> {
+fn collect_message_times(recording: &WaitsRecording, clocks: &ProcessClocks, hosts: &[HostNumber]) -> Result<MessageTimes> {
     let mut times = MessageTimes::default();
-    let mut converter = Converter::new(recording);
+    let mut converter = CallRecordConverter::new(recording);
     for (index, process) in recording.processes.iter().enumerate() {
         let mut own = MessageTimeCollector {
             id: ProcessId(index as u32),
@@ -132,7 +132,7 @@ fn collect_message_times(recording: &WaitsRecording, clocks: &Clocks, hosts: &[H
             while let Some(record) = calls.next() {
                 let mut parts = SupplementaryRecords::collect(&converter, process, own.id, &record, &mut calls);
                 let call = converter.convert_call(process, own.id, thread.token, &record, &mut parts);
-                let [enter, exit] = [record.enter, record.exit].map(|ticks| clocks.clocks[index].absolute_ns(ticks));
+                let [enter, exit] = [record.enter, record.exit].map(|ticks| clocks.clocks[index].absolute_time_ns(ticks));
                 own.add_call(&call, enter, Some(exit).filter(|_| record.exit != 0));
             }
         }
@@ -168,7 +168,7 @@ fn prepare_exchange(exchange: &MultiExchange) -> PreparedCommunication {
 
 struct MessageTimeCollector<'a> {
     id: ProcessId,
-    host: HostIndex,
+    host: HostNumber,
     pending: HashMap<u64, PendingCommunication>,
     prepared: HashMap<u64, PreparedCommunication>,
     times: &'a mut MessageTimes,
@@ -250,10 +250,10 @@ impl MessageTimeCollector<'_> {
         let number = *count;
         *count += 1;
         let is_waited_for = match collective.rule {
-            CollectiveRule::All => true,
-            CollectiveRule::FromRoot => collective.is_root,
-            CollectiveRule::ToRoot => !collective.is_root,
-            CollectiveRule::Scan | CollectiveRule::Absent => false,
+            CollectiveWaitRule::All => true,
+            CollectiveWaitRule::FromRoot => collective.is_root,
+            CollectiveWaitRule::ToRoot => !collective.is_root,
+            CollectiveWaitRule::Scan | CollectiveWaitRule::Absent => false,
         };
         if is_waited_for && collective.is_binding {
             let members = self.member_times(collective, number);
@@ -264,10 +264,10 @@ impl MessageTimeCollector<'_> {
 
     fn leave_operation(&mut self, collective: &Collective, number: u64, exit: Option<i128>) {
         let waits = match collective.rule {
-            CollectiveRule::All => true,
-            CollectiveRule::FromRoot => !collective.is_root,
-            CollectiveRule::ToRoot => collective.is_root,
-            CollectiveRule::Scan | CollectiveRule::Absent => false,
+            CollectiveWaitRule::All => true,
+            CollectiveWaitRule::FromRoot => !collective.is_root,
+            CollectiveWaitRule::ToRoot => collective.is_root,
+            CollectiveWaitRule::Scan | CollectiveWaitRule::Absent => false,
         };
         if let Some(exit) = exit.filter(|_| waits && collective.is_binding) {
             let members = self.member_times(collective, number);
@@ -275,7 +275,7 @@ impl MessageTimeCollector<'_> {
         }
     }
 
-    fn member_times(&mut self, collective: &Collective, number: u64) -> &mut MemberTimes {
+    fn member_times(&mut self, collective: &Collective, number: u64) -> &mut HostMemberTimes {
         self.times.operations.entry((collective.communicator, number)).or_default().entry(self.host).or_default()
     }
 }
@@ -285,18 +285,18 @@ impl MessageTimes {
     ///
     /// When the n-th receive on a channel ends, at least n sends have started, whichever messages were received. So the n-th receive ends
     /// after the n-th send has started.
-    fn find_precedences(self) -> Vec<Precedence> {
+    fn find_precedences(self) -> Vec<EventPrecedence> {
         let mut precedences = Vec::new();
         for mut sides in self.messages.into_values() {
             sides.iter_mut().for_each(|side| side.sort_unstable());
             let [sends, receives] = sides;
             let pairs = sends.into_iter().zip(receives).filter(|(send, receive)| send.1 != receive.1);
-            precedences.extend(pairs.map(|(send, receive)| Precedence { first: (send.1, send.0), second: (receive.1, receive.0) }));
+            precedences.extend(pairs.map(|(send, receive)| EventPrecedence { first: (send.1, send.0), second: (receive.1, receive.0) }));
         }
         for hosts in self.operations.values() {
             for (from, entered) in hosts.iter().filter_map(|(host, members)| Some((*host, members.entered?))) {
                 let left = hosts.iter().filter(|(to, _)| **to != from).filter_map(|(to, members)| Some((*to, members.left?)));
-                precedences.extend(left.map(|second| Precedence { first: (from, entered), second }));
+                precedences.extend(left.map(|second| EventPrecedence { first: (from, entered), second }));
             }
         }
         precedences

@@ -19,21 +19,21 @@ use trodden_wire::waits::{
 /// Maximum size in bytes of an extent whose header is accepted as valid. Recorders write smaller extents.
 const MAX_EXTENT_BYTES: u32 = 16 << 20;
 /// Maximum number of bytes that are searched for the next extent. A killed process leaves a gap that is no longer than an extent.
-const MAX_GAP_BYTES: u64 = 64 << 20;
+const MAX_SEARCHED_GAP_BYTES: u64 = 64 << 20;
 const READ_WINDOW_SIZE: usize = 4096;
 
 pub type ProcessKey = (u32, u64);
 
 /// A chunk of a thread's records of one kind, in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct RecordPiece {
     pub offset: u64,
     /// Size in bytes of the space for records. The space in a thread's last piece need not be used completely.
     pub size: u32,
     pub first: u32,
 }
 
-impl Piece {
+impl RecordPiece {
     pub fn read(&self, file: &File) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; self.size as usize];
         file.read_exact_at(&mut bytes, self.offset)?;
@@ -42,15 +42,15 @@ impl Piece {
 }
 
 #[derive(Debug, Default)]
-struct FoundThread {
+struct ThreadInFile {
     header: Option<ThreadHeader>,
     /// The thread's pieces with calls, those with samples, and those with stacks.
-    pieces: [Vec<Piece>; 3],
+    pieces: [Vec<RecordPiece>; 3],
 }
 
 #[derive(Debug, Default)]
 pub struct ThreadsFile {
-    threads: BTreeMap<ProcessKey, BTreeMap<u32, FoundThread>>,
+    threads: BTreeMap<ProcessKey, BTreeMap<u32, ThreadInFile>>,
     /// Messages about corrupt parts of the file, whose records are missing.
     pub losses: Vec<String>,
 }
@@ -101,7 +101,7 @@ impl ThreadsFile {
     }
 
     /// Removes the threads of a process from the index. Returns their headers and their pieces with calls, samples and stacks.
-    pub fn take_threads(&mut self, process: ProcessKey) -> Vec<(ThreadHeader, [Vec<Piece>; 3])> {
+    pub fn take_threads(&mut self, process: ProcessKey) -> Vec<(ThreadHeader, [Vec<RecordPiece>; 3])> {
         let threads = self.threads.remove(&process).unwrap_or_default();
         threads.into_values().filter_map(|thread| Some((thread.header?, thread.pieces))).collect()
     }
@@ -117,7 +117,7 @@ impl ThreadsFile {
                 for ((pieces, size), what) in
                     thread.pieces.iter_mut().zip([CALL_RECORD_SIZE, SAMPLE_RECORD_SIZE, 0]).zip(["calls", "samples", "stacks"])
                 {
-                    if let Some(complete) = pieces_before_gap(pieces, size) {
+                    if let Some(complete) = count_pieces_before_gap(pieces, size) {
                         pieces.truncate(complete);
                         let (path, thread) = (path.display(), header.thread);
                         self.losses.push(format!("{path}: {what} of thread {thread} of process {process} are missing from some point on"));
@@ -132,11 +132,11 @@ impl ThreadsFile {
 
 /// Returns the number of pieces before the first missing one; `None` if none is missing. `size` is the size of a record in bytes. It is 0
 /// for stacks, whose size varies; missing stacks are found when they are read.
-fn pieces_before_gap(pieces: &[Piece], size: usize) -> Option<usize> {
+fn count_pieces_before_gap(pieces: &[RecordPiece], size: usize) -> Option<usize> {
     if pieces.first().is_some_and(|first| first.first != 0) {
         return Some(0);
     }
-    let is_gap = |pair: &[Piece]| Some(pair[1].first) != pair[0].first.checked_add(pair[0].size / size.max(1) as u32);
+    let is_gap = |pair: &[RecordPiece]| Some(pair[1].first) != pair[0].first.checked_add(pair[0].size / size.max(1) as u32);
     pieces.windows(2).position(|pair| size != 0 && is_gap(pair)).map(|before| before + 1)
 }
 
@@ -178,7 +178,7 @@ impl ThreadsReader<'_> {
                 }
                 None => {
                     let is_extent = |reader: &mut Self, at: u64| Ok(reader.read_extent_header(at)?.is_some());
-                    at = self.skip_to_match(at, self.size.min(at + MAX_GAP_BYTES), EXTENT_ALIGNMENT, is_extent)?;
+                    at = self.skip_to_match(at, self.size.min(at + MAX_SEARCHED_GAP_BYTES), EXTENT_ALIGNMENT, is_extent)?;
                     if at < self.size && self.read_extent_header(at)?.is_none() {
                         self.corrupt.push((at, self.size));
                         return Ok(());
@@ -232,7 +232,7 @@ impl ThreadsReader<'_> {
             // The file may have been truncated within the chunk.
             let size = u64::from(header.size - CHUNK_HEADER_SIZE as u32).min(self.size.saturating_sub(offset)) as u32;
             if let Some(pieces) = header.kind.checked_sub(chunk_kind::CALLS).and_then(|kind| known.pieces.get_mut(kind as usize)) {
-                pieces.push(Piece { offset, size, first: header.first });
+                pieces.push(RecordPiece { offset, size, first: header.first });
             }
             at += u64::from(header.size);
         }

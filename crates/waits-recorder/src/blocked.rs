@@ -3,7 +3,7 @@
 //!
 //! Calls that programs make often, such as `read`, are recorded only if they take long.
 
-use crate::real::{Real, real};
+use crate::real::{RealFunction, real};
 use crate::signals::call_without_sampler_signal;
 use crate::thread::{begin_record, finish_record, record_if_long, recordable_thread};
 use core::ffi::{c_int, c_long, c_uint, c_void};
@@ -14,19 +14,19 @@ macro_rules! blocking_calls {
     ($($name:ident $kind:ident ($($argument:ident: $type:ty),*) -> $result:ty;)*) => { $(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
-            static REAL: Real = Real::new(crate::real::name!($name));
-            record_blocking_call(kind::$kind, CallName::$name, || real!(REAL, fn($($type),*) -> $result, $($argument),*))
+            static REAL_FUNCTION: RealFunction = RealFunction::new(crate::real::name!($name));
+            record_blocking_call(kind::$kind, CallName::$name, || real!(REAL_FUNCTION, fn($($type),*) -> $result, $($argument),*))
         }
     )* };
 }
 
 /// A return type of blocking calls, which can be stored in the 64-bit field of a record.
-trait BlockedResult {
+trait BlockingCallResult {
     fn into_word(self) -> u64;
 }
 macro_rules! impl_blocked_result {
     ($($type:ty)*) => { $(
-        impl BlockedResult for $type {
+        impl BlockingCallResult for $type {
             fn into_word(self) -> u64 {
                 self as u64
             }
@@ -36,7 +36,7 @@ macro_rules! impl_blocked_result {
 impl_blocked_result! { c_int c_uint isize }
 
 #[inline]
-fn record_blocking_call<R: Copy + BlockedResult>(kind: u16, function: CallName, call: impl FnOnce() -> R) -> R {
+fn record_blocking_call<R: Copy + BlockingCallResult>(kind: u16, function: CallName, call: impl FnOnce() -> R) -> R {
     let Some(thread) = recordable_thread() else { return call() };
     let Some(mut open) = begin_record(thread, kind, function) else { return call() };
     let result = call();
@@ -54,12 +54,12 @@ macro_rules! signal_waits {
     ($($name:ident ($($argument:ident: $type:ty),*);)*) => { $(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(signals: *const sigset_t, $($argument: $type),*) -> c_int {
-            static REAL: Real = Real::new(crate::real::name!($name));
+            static REAL_FUNCTION: RealFunction = RealFunction::new(crate::real::name!($name));
             // SAFETY: the caller of the C function passes null or a valid set.
             let signals = unsafe { signals.as_ref() };
             call_without_sampler_signal(signals, |signals| {
                 record_blocking_call(kind::BLOCKED, CallName::$name, || {
-                    real!(REAL, fn(*const sigset_t, $($type),*) -> c_int, signals, $($argument),*)
+                    real!(REAL_FUNCTION, fn(*const sigset_t, $($type),*) -> c_int, signals, $($argument),*)
                 })
             })
         }
@@ -76,8 +76,8 @@ macro_rules! record_if_long {
     ($($name:ident ($($argument:ident: $type:ty),*);)*) => { $(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> isize {
-            static REAL: Real = Real::new(crate::real::name!($name));
-            let call = || real!(REAL, fn($($type),*) -> isize, $($argument),*);
+            static REAL_FUNCTION: RealFunction = RealFunction::new(crate::real::name!($name));
+            let call = || real!(REAL_FUNCTION, fn($($type),*) -> isize, $($argument),*);
             match recordable_thread() {
                 Some(thread) => record_if_long(thread, kind::BLOCKED, CallName::$name, call),
                 None => call(),

@@ -17,17 +17,17 @@ use trodden_wire::waits::{
 /// Sizes in bytes of the first extents that a process maps. All further extents have the last of these sizes. They are multiples of the
 /// usual page sizes.
 const EXTENT_SIZES: [usize; 4] = [4 << 10, 32 << 10, 128 << 10, 256 << 10];
-/// Size in bytes of the first chunk for each kind of a thread's records. Each further chunk is [`CHUNK_GROWTH`] times as large as the last,
-/// up to [`MAX_CHUNK_SIZE`].
+/// Size in bytes of the first chunk for each kind of a thread's records. Each further chunk is [`CHUNK_GROWTH_FACTOR`] times as large as
+/// the last, up to [`MAX_CHUNK_SIZE`].
 pub const FIRST_CHUNK_SIZE: usize = 544;
-pub const CHUNK_GROWTH: usize = 4;
+pub const CHUNK_GROWTH_FACTOR: usize = 4;
 pub const MAX_CHUNK_SIZE: usize = EXTENT_SIZES[3];
 /// Minimum size of a chunk in bytes. If an extent has less space left, the space stays unused.
 const MIN_CHUNK_SIZE: usize = 480;
 
 /// Address of the file's size in bytes. The size is in memory that this process shares with its forked children, because all of them extend
 /// the file. Null if the file is not open.
-static FILE_SIZE: AtomicPtr<AtomicU64> = AtomicPtr::new(null_mut());
+static SHARED_FILE_SIZE: AtomicPtr<AtomicU64> = AtomicPtr::new(null_mut());
 
 /// A mapped part of the threads file. This structure is stored in a private page directly after the mapping.
 struct Extent {
@@ -62,20 +62,20 @@ impl ThreadsFileWriter {
     const NONE: ThreadsFileWriter = ThreadsFileWriter { file: OwnFile::NONE, count: 0, newest: null_mut(), used: 0, threads: 0 };
 }
 
-static WRITER: Lock<ThreadsFileWriter> = Lock::new(ThreadsFileWriter::NONE);
+static THREADS_FILE_WRITER: Lock<ThreadsFileWriter> = Lock::new(ThreadsFileWriter::NONE);
 
 /// Creates the threads file. Returns false on failure.
 pub fn create_file() -> bool {
     let file = naming::file_path(b".threads").and_then(|path| OwnFile::create(&path, 0));
     let (Some(file), Some(size)) = (file, memory::map_shared::<AtomicU64>()) else { return false };
-    FILE_SIZE.store(size, Ordering::Release);
-    WRITER.with(|state| state.file = file);
+    SHARED_FILE_SIZE.store(size, Ordering::Release);
+    THREADS_FILE_WRITER.with(|state| state.file = file);
     true
 }
 
 /// Adds a thread to the file. Returns its index within the process, and the file offset of its header; `None` if the disk is full.
 pub fn add_thread(header: ThreadHeader) -> Option<(u32, u64)> {
-    WRITER.with(|state| {
+    THREADS_FILE_WRITER.with(|state| {
         let size = CHUNK_HEADER_SIZE + size_of::<ThreadHeader>();
         let thread = state.threads;
         let chunk = state.allocate_chunk(WaitsChunkHeader::new(chunk_kind::THREAD, thread, 0, size as u32), size)?;
@@ -93,17 +93,17 @@ pub fn add_thread(header: ThreadHeader) -> Option<(u32, u64)> {
 /// Allocates a chunk for records of one kind of one thread, of `size` bytes or as many as the extent has left. `first` is the index of the
 /// first record in the chunk. Returns `None` if the disk is full.
 pub fn add_chunk(kind: u32, thread: u32, first: u32, size: usize) -> Option<RecordChunk> {
-    WRITER.with(|state| state.allocate_chunk(WaitsChunkHeader::new(kind, thread, first, size as u32), MIN_CHUNK_SIZE))
+    THREADS_FILE_WRITER.with(|state| state.allocate_chunk(WaitsChunkHeader::new(kind, thread, first, size as u32), MIN_CHUNK_SIZE))
 }
 
 pub fn release_chunk(chunk: RecordChunk) {
-    WRITER.with(|state| state.release_chunk(chunk));
+    THREADS_FILE_WRITER.with(|state| state.release_chunk(chunk));
 }
 
 /// Writes words at an offset in the file, which need not be mapped.
-pub fn write_at_offset<const N: usize>(offset: u64, words: [u64; N]) {
+pub fn write_words_at_file_offset<const N: usize>(offset: u64, words: [u64; N]) {
     // The lock is released before the write, so that other threads need not wait for the disk.
-    if let Some((file, _)) = WRITER.with(|state| state.file.descriptor(threads_file_path)) {
+    if let Some((file, _)) = THREADS_FILE_WRITER.with(|state| state.file.descriptor(threads_file_path)) {
         // SAFETY: the pointer and the length describe `words`, which lives until the call returns.
         preserving_errno(|| unsafe { libc::syscall(libc::SYS_pwrite64, file, words.as_ptr(), size_of_val(&words), offset) });
     }
@@ -111,7 +111,7 @@ pub fn write_at_offset<const N: usize>(offset: u64, words: [u64; N]) {
 
 /// Resets this module in a forked child. The child writes to the same file, but maps extents of its own.
 pub fn reset_in_child() {
-    let parents = WRITER.reset_in_child(ThreadsFileWriter::NONE);
+    let parents = THREADS_FILE_WRITER.reset_in_child(ThreadsFileWriter::NONE);
     let mut extent = parents.newest;
     while !extent.is_null() {
         // SAFETY: the list of extents is in private memory, so the child has its own copy.
@@ -119,7 +119,7 @@ pub fn reset_in_child() {
         unmap_extent(extent);
         extent = next;
     }
-    WRITER.with(|state| state.file = parents.file);
+    THREADS_FILE_WRITER.with(|state| state.file = parents.file);
 }
 
 fn threads_file_path() -> Option<output::Path> {
@@ -201,7 +201,7 @@ impl ThreadsFileWriter {
 
 fn create_extent(file: libc::c_int, size: usize, page: usize) -> Option<*mut Extent> {
     // SAFETY: the pointer is null, or refers to shared memory that is never unmapped.
-    let end = unsafe { FILE_SIZE.load(Ordering::Acquire).as_ref() }?;
+    let end = unsafe { SHARED_FILE_SIZE.load(Ordering::Acquire).as_ref() }?;
     // Exceeding the file size limit would raise a signal that ends the program.
     if end.load(Ordering::Relaxed) + size as u64 > output::file_size_limit() {
         return None;
@@ -231,7 +231,7 @@ fn map_extent(file: libc::c_int, offset: u64, size: usize, page: usize) -> Optio
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_FIXED);
     // SAFETY: this replaces the first `size` bytes of the memory that was just mapped, to which nothing refers yet.
     if unsafe { libc::mmap(base.cast(), size, protection, flags, file, offset as i64) } == libc::MAP_FAILED {
-        memory::release(base, size + page);
+        memory::unmap_elements(base, size + page);
         return None;
     }
     // SAFETY: the page after the extent was mapped above, and is aligned.
@@ -245,7 +245,7 @@ fn map_extent(file: libc::c_int, offset: u64, size: usize, page: usize) -> Optio
 fn unmap_extent(extent: *mut Extent) {
     // SAFETY: the extent has no users left, so nothing refers to it.
     let (base, size) = unsafe { ((*extent).base, (*extent).size) };
-    memory::release(base, size + page_size());
+    memory::unmap_elements(base, size + page_size());
 }
 
 /// Reports on standard error, at most once per process, that the disk is full.

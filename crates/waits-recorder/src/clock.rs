@@ -4,29 +4,29 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-const UNKNOWN: u8 = 0;
-const COUNTER: u8 = 1;
-const CLOCK: u8 = 2;
-static TICK_SOURCE: AtomicU8 = AtomicU8::new(UNKNOWN);
+const UNKNOWN_TICK_SOURCE: u8 = 0;
+const CYCLE_COUNTER_SOURCE: u8 = 1;
+const KERNEL_CLOCK_SOURCE: u8 = 2;
+static TICK_SOURCE: AtomicU8 = AtomicU8::new(UNKNOWN_TICK_SOURCE);
 
 #[inline]
-pub fn now() -> u64 {
+pub fn now_in_ticks() -> u64 {
     match TICK_SOURCE.load(Ordering::Relaxed) {
         // SAFETY: every x86-64 processor supports the instruction.
         #[cfg(target_arch = "x86_64")]
-        COUNTER => unsafe { core::arch::x86_64::_rdtsc() },
-        CLOCK => monotonic_ns(),
+        CYCLE_COUNTER_SOURCE => unsafe { core::arch::x86_64::_rdtsc() },
+        KERNEL_CLOCK_SOURCE => monotonic_ns(),
         _ => {
-            TICK_SOURCE.store(if has_constant_counter() { COUNTER } else { CLOCK }, Ordering::Relaxed);
-            now()
+            TICK_SOURCE.store(if has_constant_counter() { CYCLE_COUNTER_SOURCE } else { KERNEL_CLOCK_SOURCE }, Ordering::Relaxed);
+            now_in_ticks()
         }
     }
 }
 
 /// Returns true if ticks are counts of the time-stamp counter, and false if they are nanoseconds.
 pub fn uses_cycle_counter() -> bool {
-    now();
-    TICK_SOURCE.load(Ordering::Relaxed) == COUNTER
+    now_in_ticks();
+    TICK_SOURCE.load(Ordering::Relaxed) == CYCLE_COUNTER_SOURCE
 }
 
 pub fn monotonic_ns() -> u64 {
@@ -54,10 +54,10 @@ pub fn voluntary_switches() -> i64 {
 
 /// Returns the current time both in ticks and in ns of the monotonic clock. Of three pairs of readings, returns the pair that was read
 /// fastest.
-pub fn read_anchor() -> (u64, u64) {
+pub fn read_clock_anchor() -> (u64, u64) {
     let mut best = (u64::MAX, 0, 0);
     for _ in 0..3 {
-        let (before, ns, after) = (now(), monotonic_ns(), now());
+        let (before, ns, after) = (now_in_ticks(), monotonic_ns(), now_in_ticks());
         let spread = after.wrapping_sub(before);
         if spread < best.0 {
             best = (spread, before + spread / 2, ns);

@@ -7,13 +7,13 @@ use crate::memory::map_shared;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
-const SLOTS: usize = 4096;
+const WAITING_COUNT_SLOTS: usize = 4096;
 /// True once any thread has waited. Until then, all counts are 0, and a forked child need not clear them.
-static HAS_WAITED: AtomicBool = AtomicBool::new(false);
-static WAITING_COUNTS: [AtomicU32; SLOTS] = [const { AtomicU32::new(0) }; SLOTS];
+static HAS_ANY_THREAD_WAITED: AtomicBool = AtomicBool::new(false);
+static WAITING_COUNTS: [AtomicU32; WAITING_COUNT_SLOTS] = [const { AtomicU32::new(0) }; WAITING_COUNT_SLOTS];
 /// Counts of waiting threads in all processes of a family. A process shares them with its forked children, which may wait for objects in
 /// shared memory; all of them map that memory at the same address. Null before the first fork.
-static SHARED_COUNTS: AtomicPtr<[AtomicU32; SLOTS]> = AtomicPtr::new(null_mut());
+static SHARED_COUNTS: AtomicPtr<[AtomicU32; WAITING_COUNT_SLOTS]> = AtomicPtr::new(null_mut());
 
 #[inline]
 fn slot_index(object: usize) -> usize {
@@ -21,7 +21,7 @@ fn slot_index(object: usize) -> usize {
 }
 
 #[inline]
-fn shared_counts() -> Option<&'static [AtomicU32; SLOTS]> {
+fn shared_counts() -> Option<&'static [AtomicU32; WAITING_COUNT_SLOTS]> {
     // SAFETY: the pointer is null, or refers to memory that stays mapped.
     unsafe { SHARED_COUNTS.load(Ordering::Acquire).as_ref() }
 }
@@ -31,7 +31,7 @@ pub fn create_shared_counts() {
     if shared_counts().is_some() {
         return;
     }
-    let Some(memory) = map_shared::<[AtomicU32; SLOTS]>() else { return };
+    let Some(memory) = map_shared::<[AtomicU32; WAITING_COUNT_SLOTS]>() else { return };
     // If another thread has created the table at the same time, that one is used.
     let _ = SHARED_COUNTS.compare_exchange(null_mut(), memory, Ordering::AcqRel, Ordering::Acquire);
 }
@@ -46,8 +46,8 @@ pub fn is_awaited(object: usize) -> bool {
 /// Counts the calling thread as waiting. Must be called before the thread tries to acquire the object again, so that a release in between
 /// is recorded.
 pub fn begin_wait(object: usize) {
-    if !HAS_WAITED.load(Ordering::Relaxed) {
-        HAS_WAITED.store(true, Ordering::Relaxed);
+    if !HAS_ANY_THREAD_WAITED.load(Ordering::Relaxed) {
+        HAS_ANY_THREAD_WAITED.store(true, Ordering::Relaxed);
     }
     WAITING_COUNTS[slot_index(object)].fetch_add(1, Ordering::SeqCst);
     if let Some(counts) = shared_counts() {
@@ -65,7 +65,7 @@ pub fn end_wait(object: usize) {
 
 /// Counts the calling thread as waiting for `object` during `call`, so that another thread's release of the object is recorded. Used if
 /// `call` acquires `object` before it returns: a wait for a condition variable also acquires the mutex.
-pub fn call_as_waiter<R>(object: usize, call: impl FnOnce() -> R) -> R {
+pub fn call_while_counted_as_waiting<R>(object: usize, call: impl FnOnce() -> R) -> R {
     begin_wait(object);
     let result = call();
     end_wait(object);
@@ -74,7 +74,7 @@ pub fn call_as_waiter<R>(object: usize, call: impl FnOnce() -> R) -> R {
 
 /// Clears the process's own counts in a forked child, because the waiting threads do not exist there.
 pub fn reset_in_child() {
-    if HAS_WAITED.swap(false, Ordering::Relaxed) {
+    if HAS_ANY_THREAD_WAITED.swap(false, Ordering::Relaxed) {
         WAITING_COUNTS.iter().for_each(|slot| slot.store(0, Ordering::Relaxed));
     }
 }

@@ -4,23 +4,23 @@
 //! The function is variadic in C. On x86-64 and AArch64, its arguments are passed like those of a function with seven integers.
 
 use crate::process::fork;
-use crate::real::{Real, real};
+use crate::real::{RealFunction, real};
 use crate::restrictions;
 use crate::thread::{begin_record, finish_record, recordable_thread, run_unrecorded};
 use core::ffi::c_long;
 use trodden_wire::waits::{CallName, kind};
 
-const WAIT: usize = 0;
-const WAKE: usize = 1;
-const WAIT_BITSET: usize = 9;
-const WAKE_BITSET: usize = 10;
+const FUTEX_WAIT: usize = 0;
+const FUTEX_WAKE: usize = 1;
+const FUTEX_WAIT_BITSET: usize = 9;
+const FUTEX_WAKE_BITSET: usize = 10;
 /// Bits of the futex argument that contain the operation. The other bits are flags.
-const OPERATION_MASK: usize = 0x7f;
+const FUTEX_OPERATION_MASK: usize = 0x7f;
 
-static REAL: Real = Real::new(c"syscall");
+static REAL_FUNCTION: RealFunction = RealFunction::new(c"syscall");
 
 fn system_call(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> c_long {
-    real!(REAL, fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long, number, a, b, c, d, e, f)
+    real!(REAL_FUNCTION, fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long, number, a, b, c, d, e, f)
 }
 
 #[unsafe(no_mangle)]
@@ -31,9 +31,9 @@ pub unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, d
         fork::handle_fork_by_system_call(number, a, result);
         return result;
     }
-    let kind = match b & OPERATION_MASK {
-        WAIT | WAIT_BITSET => kind::FUTEX_WAIT,
-        WAKE | WAKE_BITSET => kind::FUTEX_WAKE,
+    let kind = match b & FUTEX_OPERATION_MASK {
+        FUTEX_WAIT | FUTEX_WAIT_BITSET => kind::FUTEX_WAIT,
+        FUTEX_WAKE | FUTEX_WAKE_BITSET => kind::FUTEX_WAKE,
         _ => return call(),
     };
     let Some(thread) = recordable_thread() else { return call() };

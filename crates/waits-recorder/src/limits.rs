@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use libc::rlimit;
 
 /// Number of bytes by which the kernel's limits exceed the limits that the program has set.
-struct Allowance {
+struct LimitAllowance {
     /// Number of bytes added to the soft limit. This is how much memory this library has mapped.
     soft: u64,
     /// Number of bytes added to the hard limit, which cannot be raised later. This is how much memory this library may ever map; 0 until
@@ -16,24 +16,25 @@ struct Allowance {
     hard: u64,
 }
 
-static ALLOWANCE: Lock<Allowance> = Lock::new(Allowance { soft: 0, hard: 0 });
+static LIMIT_ALLOWANCE: Lock<LimitAllowance> = Lock::new(LimitAllowance { soft: 0, hard: 0 });
 /// True once the program has set a limit.
-static IS_LIMITED: AtomicBool = AtomicBool::new(false);
+static IS_ADDRESS_SPACE_LIMITED: AtomicBool = AtomicBool::new(false);
 /// Maximum number of bytes that this library maps after the program has set a limit.
 const MAX_MAPPED_BYTES: u64 = 1 << 30;
 
 /// Returns true if the process was started with an address space limit. Such a limit leaves no extra room for this library.
-pub fn started_with_limit() -> bool {
-    !IS_LIMITED.load(Ordering::Acquire) && exchange_kernel_limit(None).is_ok_and(|limit| limit.rlim_cur != libc::RLIM_INFINITY)
+pub fn has_started_with_address_limit() -> bool {
+    !IS_ADDRESS_SPACE_LIMITED.load(Ordering::Acquire)
+        && exchange_kernel_limit(None).is_ok_and(|limit| limit.rlim_cur != libc::RLIM_INFINITY)
 }
 
 /// Raises the kernel's limit by `bytes`, or lowers it if `bytes` is negative. This library calls it before it maps memory and after it
 /// unmaps memory, so that the program can use as much as before. Returns false if the limit cannot be raised.
 pub fn adjust_kernel_limit(bytes: i64) -> bool {
-    if !IS_LIMITED.load(Ordering::Acquire) {
+    if !IS_ADDRESS_SPACE_LIMITED.load(Ordering::Acquire) {
         return true;
     }
-    ALLOWANCE.with(|allowance| {
+    LIMIT_ALLOWANCE.with(|allowance| {
         let soft = allowance.soft.saturating_add_signed(bytes);
         let Ok(mut limit) = exchange_kernel_limit(None) else { return false };
         if limit.rlim_cur != libc::RLIM_INFINITY {
@@ -49,7 +50,7 @@ pub fn adjust_kernel_limit(bytes: i64) -> bool {
 
 /// Frees the lock in a forked child, because the thread that held it may not exist there.
 pub fn reset_in_child() {
-    ALLOWANCE.free_in_child();
+    LIMIT_ALLOWANCE.unlock_in_child();
 }
 
 /// Sets or queries the kernel's address space limit. Returns the previous limit, or errno.
@@ -67,10 +68,10 @@ fn exchange_kernel_limit(new: Option<rlimit>) -> Result<rlimit, c_int> {
 pub fn exchange_program_limit(new: Option<rlimit>, mapped: u64) -> Result<rlimit, c_int> {
     let less = |limit: u64, by: u64| if limit == libc::RLIM_INFINITY { limit } else { limit.saturating_sub(by) };
     let more = |limit: u64, by: u64| if limit == libc::RLIM_INFINITY { limit } else { limit.saturating_add(by) };
-    ALLOWANCE.with(|allowance| {
+    LIMIT_ALLOWANCE.with(|allowance| {
         let next_allowance = match allowance.hard {
-            0 if new.is_some() => Allowance { soft: mapped, hard: MAX_MAPPED_BYTES },
-            _ => Allowance { ..*allowance },
+            0 if new.is_some() => LimitAllowance { soft: mapped, hard: MAX_MAPPED_BYTES },
+            _ => LimitAllowance { ..*allowance },
         };
         // The kernel rejects a soft limit above the hard limit. The soft limit becomes infinite here, so that it stays above the raised
         // hard limit and the kernel still rejects the pair.
@@ -82,7 +83,7 @@ pub fn exchange_program_limit(new: Option<rlimit>, mapped: u64) -> Result<rlimit
         let seen = rlimit { rlim_cur: less(old.rlim_cur, allowance.soft), rlim_max: less(old.rlim_max, allowance.hard) };
         if new.is_some() {
             *allowance = next_allowance;
-            IS_LIMITED.store(true, Ordering::Release);
+            IS_ADDRESS_SPACE_LIMITED.store(true, Ordering::Release);
         }
         Ok(seen)
     })

@@ -10,12 +10,12 @@ use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicU32, Ordering};
 use syscalls::Sysno;
 
-const FREE: u32 = 0;
-const HELD: u32 = 1;
+const LOCK_FREE: u32 = 0;
+const LOCK_HELD: u32 = 1;
 /// The state of a lock that is held while other threads may sleep until it is free.
-const AWAITED: u32 = 2;
+const LOCK_AWAITED: u32 = 2;
 /// Number of times that a thread tries to acquire the lock before it sleeps. The attempts take about a microsecond.
-const MAX_ATTEMPTS: u32 = 32;
+const MAX_LOCK_ATTEMPTS: u32 = 32;
 
 pub struct Lock<T> {
     state: AtomicU32,
@@ -27,7 +27,7 @@ unsafe impl<T> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
     pub const fn new(value: T) -> Self {
-        Lock { state: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
+        Lock { state: AtomicU32::new(LOCK_FREE), value: UnsafeCell::new(value) }
     }
 
     /// Acquires the lock and calls `work` with the value that it guards. Preserves errno.
@@ -36,7 +36,7 @@ impl<T> Lock<T> {
             self.acquire();
             // SAFETY: the lock is held, so no other thread accesses the value.
             let result = work(unsafe { &mut *self.value.get() });
-            if self.state.swap(FREE, Ordering::Release) == AWAITED {
+            if self.state.swap(LOCK_FREE, Ordering::Release) == LOCK_AWAITED {
                 futex(&self.state, libc::FUTEX_WAKE, 1);
             }
             result
@@ -44,15 +44,15 @@ impl<T> Lock<T> {
     }
 
     fn acquire(&self) {
-        for _ in 0..MAX_ATTEMPTS {
-            if self.state.compare_exchange_weak(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+        for _ in 0..MAX_LOCK_ATTEMPTS {
+            if self.state.compare_exchange_weak(LOCK_FREE, LOCK_HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 return;
             }
             core::hint::spin_loop();
         }
-        // The state stays `AWAITED` while this thread holds the lock, because further threads may be asleep.
-        while self.state.swap(AWAITED, Ordering::Acquire) != FREE {
-            futex(&self.state, libc::FUTEX_WAIT, AWAITED);
+        // The state stays `LOCK_AWAITED` while this thread holds the lock, because further threads may be asleep.
+        while self.state.swap(LOCK_AWAITED, Ordering::Acquire) != LOCK_FREE {
+            futex(&self.state, libc::FUTEX_WAIT, LOCK_AWAITED);
         }
     }
 
@@ -61,15 +61,15 @@ impl<T> Lock<T> {
     pub fn reset_in_child(&self, value: T) -> T {
         // SAFETY: a forked child has no other thread.
         let parents = core::mem::replace(unsafe { &mut *self.value.get() }, value);
-        self.state.store(FREE, Ordering::Release);
+        self.state.store(LOCK_FREE, Ordering::Release);
         parents
     }
 }
 
 impl<T> Lock<T> {
     /// Frees the lock in a forked child, but keeps the value. See [`Lock::reset_in_child`].
-    pub fn free_in_child(&self) {
-        self.state.store(FREE, Ordering::Release);
+    pub fn unlock_in_child(&self) {
+        self.state.store(LOCK_FREE, Ordering::Release);
     }
 }
 

@@ -6,7 +6,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU64, Ordering};
 use libc::c_int;
 
-/// Maps private, zeroed memory for `count` values, which [`release`] unmaps. Returns `None` if that fails.
+/// Maps private, zeroed memory for `count` values, which [`unmap_elements`] unmaps. Returns `None` if that fails.
 pub fn map_private<T>(count: usize) -> Option<*mut T> {
     map_anonymous(count, libc::MAP_PRIVATE)
 }
@@ -40,7 +40,7 @@ fn map_anonymous<T>(count: usize, sharing: c_int) -> Option<*mut T> {
 }
 
 /// Unmaps memory that [`map_private`] returned. `count` must be the same as in that call.
-pub fn release<T>(place: *mut T, count: usize) {
+pub fn unmap_elements<T>(place: *mut T, count: usize) {
     let size = round_up_to_page(count * size_of::<T>());
     // SAFETY: this module mapped the memory with this size.
     unsafe { libc::munmap(place.cast(), size) };

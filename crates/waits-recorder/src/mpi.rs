@@ -23,13 +23,13 @@ macro_rules! wrappers {
         }
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $profiled($($argument: usize),*) -> i32 {
-            static REAL: Real = Real::new(crate::real::name!($profiled));
+            static REAL_FUNCTION: RealFunction = RealFunction::new(crate::real::name!($profiled));
             let call = MpiCall {
                 function: CallName::$name,
                 arguments: pad_arguments([$($argument),*]),
                 real: |arguments| {
                     let [$($argument,)* ..] = *arguments;
-                    real!(REAL, fn($(wrappers!(@word $argument)),*) -> i32, $($argument),*)
+                    real!(REAL_FUNCTION, fn($(wrappers!(@word $argument)),*) -> i32, $($argument),*)
                 },
             };
             $behaviour(call $(, $parameter)*)

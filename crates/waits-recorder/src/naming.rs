@@ -6,10 +6,10 @@ use trodden_wire::waits::WAITS_OUTPUT_ENVIRONMENT_VARIABLE;
 
 pub const FOLDER_VARIABLE: &core::ffi::CStr = c"TRODDEN_WAITS";
 /// Time in ticks at which recording of this process began. Together with the process ID, it identifies the process, because IDs are reused.
-pub static START_TICKS: AtomicU64 = AtomicU64::new(0);
+pub static RECORDING_START_TICKS: AtomicU64 = AtomicU64::new(0);
 /// Process ID and start time of the process that created the recording's files. Its forked children write to the same files. 0 if no files
 /// were created.
-pub static FILE_CREATOR: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+pub static FILE_CREATOR_ID_AND_START: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// Returns true if the environment names a folder for recordings.
 pub fn has_folder() -> bool {
@@ -19,17 +19,17 @@ pub fn has_folder() -> bool {
 
 pub fn process_identity() -> (u32, u64) {
     // SAFETY: the system call has no pointer arguments.
-    (unsafe { libc::getpid() } as u32, START_TICKS.load(Ordering::Relaxed))
+    (unsafe { libc::getpid() } as u32, RECORDING_START_TICKS.load(Ordering::Relaxed))
 }
 
 /// Returns the path of the recording's file with the given extension; `None` if the environment names no folder.
 pub fn file_path(extension: &[u8]) -> Option<Path> {
-    let mut path = path_stem()?;
+    let mut path = recording_path_stem()?;
     path.add(extension);
     Some(path)
 }
 
-fn path_stem() -> Option<Path> {
+fn recording_path_stem() -> Option<Path> {
     // SAFETY: the name is a C string.
     let folder = unsafe { libc::getenv(FOLDER_VARIABLE.as_ptr()) };
     debug_assert_eq!(WAITS_OUTPUT_ENVIRONMENT_VARIABLE, "TRODDEN_WAITS");
@@ -42,7 +42,7 @@ fn path_stem() -> Option<Path> {
         return None;
     }
     let mut path = Path::new();
-    let [process, start] = FILE_CREATOR.each_ref().map(|part| part.load(Ordering::Relaxed));
+    let [process, start] = FILE_CREATOR_ID_AND_START.each_ref().map(|part| part.load(Ordering::Relaxed));
     path.add(folder).add(b"/").add_number(process).add(b"-").add_number(start);
     Some(path)
 }

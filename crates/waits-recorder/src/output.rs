@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use libc::c_int;
 
 /// Opens a file. Returns its descriptor, or -1 on failure.
-pub fn open(path: *const libc::c_char, flags: c_int) -> c_int {
+pub fn open_with_system_call(path: *const libc::c_char, flags: c_int) -> c_int {
     /// Permissions of new files. Only their owner may read them, because they contain file names and addresses of the program.
     const FILE_MODE: c_int = 0o600;
     // SAFETY: callers pass a C string.
@@ -37,7 +37,7 @@ pub fn read_start(file: c_int, into: &mut [u8]) -> usize {
 
 /// Reads the beginning of a file with a single system call. Returns the number of bytes read.
 pub fn read_file(path: &core::ffi::CStr, into: &mut [u8]) -> usize {
-    let file = open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+    let file = open_with_system_call(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
     if file < 0 {
         return 0;
     }

@@ -22,13 +22,13 @@ impl OwnFile {
 
     /// Creates a file, which must not exist yet. `flags` may contain O_APPEND.
     pub fn create(path: &Path, flags: c_int) -> Option<OwnFile> {
-        let descriptor = open_high(path, flags | libc::O_CREAT | libc::O_EXCL)?;
+        let descriptor = open_at_high_descriptor(path, flags | libc::O_CREAT | libc::O_EXCL)?;
         Some(OwnFile { descriptor, flags, identity: stat_file(descriptor)?.0 })
     }
 
     /// Opens an existing file for reading. Returns `None` if that fails, or if there is no free descriptor from [`MIN_DESCRIPTOR`] on.
     pub fn open_existing(path: &CStr) -> Option<OwnFile> {
-        let low = output::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        let low = output::open_with_system_call(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
         // SAFETY: `low` is a descriptor that this function opened, and the call takes no pointers.
         let descriptor = if low < 0 { low } else { unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, MIN_DESCRIPTOR) } };
         if low >= 0 {
@@ -59,7 +59,7 @@ impl OwnFile {
         if let Some((_, size)) = stat_file(self.descriptor).filter(is_own) {
             return Some((self.descriptor, size));
         }
-        let descriptor = open_high(&path()?, self.flags)?;
+        let descriptor = open_at_high_descriptor(&path()?, self.flags)?;
         let Some((_, size)) = stat_file(descriptor).filter(is_own) else {
             output::close(descriptor);
             return None;
@@ -69,8 +69,8 @@ impl OwnFile {
     }
 }
 
-fn open_high(path: &Path, flags: c_int) -> Option<c_int> {
-    let low = output::open(path.as_ptr(), OPEN_FLAGS | flags);
+fn open_at_high_descriptor(path: &Path, flags: c_int) -> Option<c_int> {
+    let low = output::open_with_system_call(path.as_ptr(), OPEN_FLAGS | flags);
     if low < 0 {
         return None;
     }

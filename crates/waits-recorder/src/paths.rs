@@ -15,9 +15,9 @@ use trodden_wire::stream::{
 static STREAM_FUNCTION: AtomicUsize = AtomicUsize::new(0);
 
 /// SHT_SYMTAB, the section type of symbol tables.
-const SYMBOL_TABLE: u32 = 2;
+const SYMBOL_TABLE_SECTION_TYPE: u32 = 2;
 /// ET_DYN, the file type of position-independent executables.
-const POSITION_INDEPENDENT: u16 = 3;
+const POSITION_INDEPENDENT_FILE_TYPE: u16 = 3;
 const SECTION_HEADER_SIZE: usize = 64;
 const SYMBOL_SIZE: usize = 24;
 
@@ -49,7 +49,7 @@ pub fn find_stream_function() {
 
 /// Returns the number of events that the calling thread has written to its stream, plus 1. Returns 0 if the number is unknown or the
 /// program writes no streams. Signal handlers may call this function.
-pub fn stream_position() -> u64 {
+pub fn position_in_path_stream() -> u64 {
     let place = STREAM_FUNCTION.load(Ordering::Acquire);
     if place == 0 {
         return 0;
@@ -79,7 +79,7 @@ fn stream_function_address(image: &[u8]) -> Option<usize> {
     let sections = read_number(image, 0x28, 8)? as usize;
     let count = read_number(image, 0x3c, 2)? as usize;
     let section = |index: usize, at: usize, size: usize| read_number(image, sections + index * SECTION_HEADER_SIZE + at, size);
-    let table = (0..count).find(|index| section(*index, 4, 4) == Some(u64::from(SYMBOL_TABLE)))?;
+    let table = (0..count).find(|index| section(*index, 4, 4) == Some(u64::from(SYMBOL_TABLE_SECTION_TYPE)))?;
     let (begin, size) = (section(table, 0x18, 8)? as usize, section(table, 0x20, 8)? as usize);
     let names = section(section(table, 0x28, 4)? as usize, 0x18, 8)? as usize;
     let is_stream_function = |at: &usize| {
@@ -89,7 +89,7 @@ fn stream_function_address(image: &[u8]) -> Option<usize> {
     let symbol = (begin..begin + size).step_by(SYMBOL_SIZE).find(is_stream_function)?;
     let value = read_number(image, symbol + 8, 8)? as usize;
     let entry = read_number(image, 0x18, 8)? as usize;
-    if read_number(image, 0x10, 2)? as u16 != POSITION_INDEPENDENT {
+    if read_number(image, 0x10, 2)? as u16 != POSITION_INDEPENDENT_FILE_TYPE {
         return Some(value);
     }
     // SAFETY: the function has no pointer arguments.

@@ -5,8 +5,8 @@
 
 use crate::caller::is_program_code;
 use crate::handles::HandleTable;
-use crate::memory::{map_private, release};
-use crate::real::{Real, real};
+use crate::memory::{map_private, unmap_elements};
+use crate::real::{RealFunction, real};
 use crate::thread::{self, OpenRecord, Thread, begin_record, finish_record, recordable_thread, run_unrecorded};
 use crate::{contention, process, walk};
 use core::ffi::{c_int, c_uint, c_void};
@@ -24,7 +24,7 @@ pub fn record_wait(kind: u16, function: CallName, object: ObjectAddress, other: 
     let open = begin_record(thread, kind, function);
     let result = call();
     contention::end_wait(object as usize);
-    complete_record(thread, open, object, other, recorded_result(result));
+    fill_and_finish_record(thread, open, object, other, recorded_result(result));
     result
 }
 
@@ -35,7 +35,7 @@ fn recorded_result(result: c_int) -> u64 {
 }
 
 #[inline]
-pub fn complete_record(thread: &mut Thread, open: Option<OpenRecord>, object: ObjectAddress, other: u64, amount: u64) {
+pub fn fill_and_finish_record(thread: &mut Thread, open: Option<OpenRecord>, object: ObjectAddress, other: u64, amount: u64) {
     let Some(mut open) = open else { return };
     let record = open.record();
     record.object = object as u64;
@@ -50,7 +50,7 @@ pub fn complete_record(thread: &mut Thread, open: Option<OpenRecord>, object: Ob
 pub fn record_wake(kind: u16, function: CallName, object: ObjectAddress, amount: u64, call: impl FnOnce() -> c_int) -> c_int {
     let Some(thread) = recordable_thread() else { return call() };
     let open = begin_record(thread, kind, function);
-    complete_record(thread, open, object, 0, amount);
+    fill_and_finish_record(thread, open, object, 0, amount);
     run_unrecorded(thread, call)
 }
 
@@ -60,13 +60,13 @@ macro_rules! locks {
     ($busy:ident; $($name:ident $function:ident $attempt:literal ($($argument:ident: $type:ty),*);)*) => { $(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(lock: ObjectAddress, $($argument: $type),*) -> c_int {
-            static ATTEMPT: Real = Real::new($attempt);
-            static REAL: Real = Real::new(crate::real::name!($name));
+            static ATTEMPT: RealFunction = RealFunction::new($attempt);
+            static REAL_FUNCTION: RealFunction = RealFunction::new(crate::real::name!($name));
             let result = real!(ATTEMPT, fn(ObjectAddress) -> c_int, lock);
             if result != $busy {
                 return result;
             }
-            let call = || real!(REAL, fn(ObjectAddress, $($type),*) -> c_int, lock, $($argument),*);
+            let call = || real!(REAL_FUNCTION, fn(ObjectAddress, $($type),*) -> c_int, lock, $($argument),*);
             record_wait(kind::LOCK, CallName::$function, lock, 0, call)
         }
     )* };
@@ -76,8 +76,8 @@ macro_rules! unlocks {
     ($($name:ident)*) => { $(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(lock: ObjectAddress) -> c_int {
-            static REAL: Real = Real::new(crate::real::name!($name));
-            let call = || real!(REAL, fn(ObjectAddress) -> c_int, lock);
+            static REAL_FUNCTION: RealFunction = RealFunction::new(crate::real::name!($name));
+            let call = || real!(REAL_FUNCTION, fn(ObjectAddress) -> c_int, lock);
             if contention::is_awaited(lock as usize) { record_wake(kind::UNLOCK, CallName::$name, lock, 1, call) } else { call() }
         }
     )* };
@@ -105,10 +105,10 @@ macro_rules! condition_waits {
     ($($name:ident ($($argument:ident: $type:ty),*);)*) => { $(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(condition: ObjectAddress, mutex: ObjectAddress, $($argument: $type),*) -> c_int {
-            static REAL: Real = Real::versioned(crate::real::name!($name), c"GLIBC_2.3.2");
+            static REAL_FUNCTION: RealFunction = RealFunction::versioned(crate::real::name!($name), c"GLIBC_2.3.2");
             record_wait(kind::CONDITION_WAIT, CallName::$name, condition, mutex as u64, || {
-                contention::call_as_waiter(mutex as usize, || {
-                    real!(REAL, fn(ObjectAddress, ObjectAddress, $($type),*) -> c_int, condition, mutex, $($argument),*)
+                contention::call_while_counted_as_waiting(mutex as usize, || {
+                    real!(REAL_FUNCTION, fn(ObjectAddress, ObjectAddress, $($type),*) -> c_int, condition, mutex, $($argument),*)
                 })
             })
         }
@@ -122,14 +122,16 @@ condition_waits! {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_cond_signal(condition: ObjectAddress) -> c_int {
-    static REAL: Real = Real::versioned(c"pthread_cond_signal", c"GLIBC_2.3.2");
-    record_wake_if_awaited(condition, CallName::pthread_cond_signal, 1, || real!(REAL, fn(ObjectAddress) -> c_int, condition))
+    static REAL_FUNCTION: RealFunction = RealFunction::versioned(c"pthread_cond_signal", c"GLIBC_2.3.2");
+    record_wake_if_awaited(condition, CallName::pthread_cond_signal, 1, || real!(REAL_FUNCTION, fn(ObjectAddress) -> c_int, condition))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_cond_broadcast(condition: ObjectAddress) -> c_int {
-    static REAL: Real = Real::versioned(c"pthread_cond_broadcast", c"GLIBC_2.3.2");
-    record_wake_if_awaited(condition, CallName::pthread_cond_broadcast, u64::MAX, || real!(REAL, fn(ObjectAddress) -> c_int, condition))
+    static REAL_FUNCTION: RealFunction = RealFunction::versioned(c"pthread_cond_broadcast", c"GLIBC_2.3.2");
+    record_wake_if_awaited(condition, CallName::pthread_cond_broadcast, u64::MAX, || {
+        real!(REAL_FUNCTION, fn(ObjectAddress) -> c_int, condition)
+    })
 }
 
 pub fn record_wake_if_awaited(condition: ObjectAddress, function: CallName, amount: u64, call: impl FnOnce() -> c_int) -> c_int {
@@ -145,14 +147,14 @@ unsafe fn barrier_participants(barrier: ObjectAddress) -> u64 {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_barrier_wait(barrier: ObjectAddress) -> c_int {
-    static REAL: Real = Real::new(c"pthread_barrier_wait");
-    let call = || real!(REAL, fn(ObjectAddress) -> c_int, barrier);
+    static REAL_FUNCTION: RealFunction = RealFunction::new(c"pthread_barrier_wait");
+    let call = || real!(REAL_FUNCTION, fn(ObjectAddress) -> c_int, barrier);
     let Some(thread) = recordable_thread() else { return call() };
     // SAFETY: by the caller's contract, the barrier is initialised.
     let count = unsafe { barrier_participants(barrier) };
     let open = begin_record(thread, kind::BARRIER, CallName::pthread_barrier_wait);
     let result = call();
-    complete_record(thread, open, barrier, 0, count);
+    fill_and_finish_record(thread, open, barrier, 0, count);
     result
 }
 
@@ -160,13 +162,13 @@ macro_rules! semaphore_waits {
     ($($name:ident ($($argument:ident: $type:ty),*);)*) => { $(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(semaphore: *mut sem_t, $($argument: $type),*) -> c_int {
-            static ATTEMPT: Real = Real::new(c"sem_trywait");
-            static REAL: Real = Real::new(crate::real::name!($name));
+            static ATTEMPT: RealFunction = RealFunction::new(c"sem_trywait");
+            static REAL_FUNCTION: RealFunction = RealFunction::new(crate::real::name!($name));
             if real!(ATTEMPT, fn(*mut sem_t) -> c_int, semaphore) == 0 {
                 return 0;
             }
             record_wait(kind::SEMAPHORE_WAIT, CallName::$name, semaphore.cast(), 0, || {
-                real!(REAL, fn(*mut sem_t, $($type),*) -> c_int, semaphore, $($argument),*)
+                real!(REAL_FUNCTION, fn(*mut sem_t, $($type),*) -> c_int, semaphore, $($argument),*)
             })
         }
     )* };
@@ -179,8 +181,8 @@ semaphore_waits! {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sem_post(semaphore: *mut sem_t) -> c_int {
-    static REAL: Real = Real::new(c"sem_post");
-    record_wake(kind::SEMAPHORE_POST, CallName::sem_post, semaphore.cast(), 1, || real!(REAL, fn(*mut sem_t) -> c_int, semaphore))
+    static REAL_FUNCTION: RealFunction = RealFunction::new(c"sem_post");
+    record_wake(kind::SEMAPHORE_POST, CallName::sem_post, semaphore.cast(), 1, || real!(REAL_FUNCTION, fn(*mut sem_t) -> c_int, semaphore))
 }
 
 type PthreadRoutine = extern "C" fn(*mut c_void) -> *mut c_void;
@@ -193,10 +195,10 @@ pub struct ThreadStart<R> {
     pub stack_size: usize,
 }
 
-const HANDLE_SLOTS: usize = 32_768;
+const THREAD_HANDLE_SLOTS: usize = 32_768;
 /// Maps handles of threads to slots of [`THREAD_TOKENS`]. A join finds the token of the thread that it waits for there.
-static HANDLES: HandleTable<HANDLE_SLOTS> = HandleTable::new(12);
-static THREAD_TOKENS: [AtomicU64; HANDLE_SLOTS] = [const { AtomicU64::new(0) }; HANDLE_SLOTS];
+static THREAD_HANDLES: HandleTable<THREAD_HANDLE_SLOTS> = HandleTable::new(12);
+static THREAD_TOKENS: [AtomicU64; THREAD_HANDLE_SLOTS] = [const { AtomicU64::new(0) }; THREAD_HANDLE_SLOTS];
 
 pub extern "C" fn run_pthread_routine(start: *mut c_void) -> *mut c_void {
     let (routine, argument) = start_thread::<PthreadRoutine>(start);
@@ -205,11 +207,11 @@ pub extern "C" fn run_pthread_routine(start: *mut c_void) -> *mut c_void {
 
 /// Arranges that the recording of the calling thread ends when the thread ends. This uses the destructor of a thread-specific key.
 pub fn unregister_at_thread_end() {
-    static END_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
+    static THREAD_END_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
     extern "C" fn ended(_: *mut c_void) {
-        thread::unregister(CallName::pthread_exit);
+        thread::unregister_current_thread(CallName::pthread_exit);
     }
-    if END_KEY.load(Ordering::Acquire) == u32::MAX {
+    if THREAD_END_KEY.load(Ordering::Acquire) == u32::MAX {
         let mut key = 0;
         // SAFETY: the pointer refers to a local variable, and the destructor has the required signature.
         if unsafe {
@@ -220,11 +222,11 @@ pub fn unregister_at_thread_end() {
         } == 0
         {
             // If another thread has created a key first, that key is used.
-            let _ = END_KEY.compare_exchange(u32::MAX, key, Ordering::AcqRel, Ordering::Acquire);
+            let _ = THREAD_END_KEY.compare_exchange(u32::MAX, key, Ordering::AcqRel, Ordering::Acquire);
         }
     }
     // SAFETY: the value is never dereferenced. It only has to be non-null, because the destructor does not run for a null value.
-    unsafe { libc::pthread_setspecific(END_KEY.load(Ordering::Acquire), core::ptr::without_provenance(1)) };
+    unsafe { libc::pthread_setspecific(THREAD_END_KEY.load(Ordering::Acquire), core::ptr::without_provenance(1)) };
 }
 
 #[unsafe(no_mangle)]
@@ -234,9 +236,16 @@ pub unsafe extern "C" fn pthread_create(
     routine: PthreadRoutine,
     argument: *mut c_void,
 ) -> c_int {
-    static REAL: Real = Real::new(c"pthread_create");
+    static REAL_FUNCTION: RealFunction = RealFunction::new(c"pthread_create");
     let create = |routine: PthreadRoutine, argument: *mut c_void| {
-        real!(REAL, fn(*mut pthread_t, *const pthread_attr_t, PthreadRoutine, *mut c_void) -> c_int, handle, attributes, routine, argument)
+        real!(
+            REAL_FUNCTION,
+            fn(*mut pthread_t, *const pthread_attr_t, PthreadRoutine, *mut c_void) -> c_int,
+            handle,
+            attributes,
+            routine,
+            argument
+        )
     };
     if !is_program_code(walk::unwind_stack(0).addresses[0]) {
         return create(routine, argument);
@@ -254,23 +263,23 @@ pub fn create_thread<R>(
     argument: *mut c_void,
     create: impl FnOnce(R, *mut c_void) -> c_int,
 ) -> c_int {
-    thread::register(0, 0);
+    thread::register_current_thread(0, 0);
     let Some(thread) = recordable_thread() else { return create(routine, argument) };
-    let token = thread::new_thread_token();
+    let token = thread::create_thread_token();
     let Some(start) = map_private::<ThreadStart<R>>(1) else { return create(routine, argument) };
     // SAFETY: the memory was mapped for one value of this type, and nothing else refers to it yet.
     unsafe { start.write(ThreadStart { routine, argument, token, stack_size: stack_size(attributes) }) };
     let open = begin_record(thread, kind::THREAD_CREATE, function);
     let result = create(run, start.cast());
-    complete_record(thread, open, core::ptr::without_provenance_mut(token as usize), 0, result as u64);
+    fill_and_finish_record(thread, open, core::ptr::without_provenance_mut(token as usize), 0, result as u64);
     if result == 0 {
         // SAFETY: the call was successful, so it has stored the handle.
-        if let Some(slot) = HANDLES.find_or_add(unsafe { *handle } as usize) {
+        if let Some(slot) = THREAD_HANDLES.find_or_add(unsafe { *handle } as usize) {
             // The C library reuses the handles of ended threads, so the newest token replaces an older one.
             THREAD_TOKENS[slot].store(token, Ordering::Release);
         }
     } else {
-        release(start, 1);
+        unmap_elements(start, 1);
     }
     result
 }
@@ -298,10 +307,10 @@ pub fn start_thread<R>(start: *mut c_void) -> (R, *mut c_void) {
     let place = start.cast::<ThreadStart<R>>();
     // SAFETY: `create_thread` wrote the structure for this thread, and nothing else uses it.
     let ThreadStart { routine, argument, token, stack_size } = unsafe { place.read() };
-    if !process::is_sealed() {
-        release(place, 1);
+    if !process::is_recording_sealed() {
+        unmap_elements(place, 1);
     }
-    thread::register(token, stack_size);
+    thread::register_current_thread(token, stack_size);
     unregister_at_thread_end();
     (routine, argument)
 }
@@ -310,27 +319,27 @@ pub fn start_thread<R>(start: *mut c_void) -> (R, *mut c_void) {
 pub fn join_thread(function: CallName, handle: pthread_t, call: impl FnOnce() -> c_int) -> c_int {
     let Some(thread) = recordable_thread() else { return call() };
     // 0 is recorded if the thread was created without this library's knowledge.
-    let token = HANDLES.find(handle as usize).map_or(0, |slot| THREAD_TOKENS[slot].load(Ordering::Acquire));
+    let token = THREAD_HANDLES.find(handle as usize).map_or(0, |slot| THREAD_TOKENS[slot].load(Ordering::Acquire));
     let mut open = begin_record(thread, kind::JOIN, function);
     let status = call();
     if let Some(open) = open.as_mut().filter(|_| status != 0) {
         // The call failed or timed out, so the thread has not ended.
         open.record().kind = kind::BLOCKED;
     }
-    complete_record(thread, open, core::ptr::without_provenance_mut(token as usize), 0, status as u64);
+    fill_and_finish_record(thread, open, core::ptr::without_provenance_mut(token as usize), 0, status as u64);
     status
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_join(handle: pthread_t, result: *mut *mut c_void) -> c_int {
-    static REAL: Real = Real::new(c"pthread_join");
-    join_thread(CallName::pthread_join, handle, || real!(REAL, fn(pthread_t, *mut *mut c_void) -> c_int, handle, result))
+    static REAL_FUNCTION: RealFunction = RealFunction::new(c"pthread_join");
+    join_thread(CallName::pthread_join, handle, || real!(REAL_FUNCTION, fn(pthread_t, *mut *mut c_void) -> c_int, handle, result))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_timedjoin_np(handle: pthread_t, result: *mut *mut c_void, until: *const timespec) -> c_int {
-    static REAL: Real = Real::new(c"pthread_timedjoin_np");
-    let call = || real!(REAL, fn(pthread_t, *mut *mut c_void, *const timespec) -> c_int, handle, result, until);
+    static REAL_FUNCTION: RealFunction = RealFunction::new(c"pthread_timedjoin_np");
+    let call = || real!(REAL_FUNCTION, fn(pthread_t, *mut *mut c_void, *const timespec) -> c_int, handle, result, until);
     join_thread(CallName::pthread_timedjoin_np, handle, call)
 }
 
@@ -341,7 +350,7 @@ pub unsafe extern "C" fn pthread_clockjoin_np(
     clock: clockid_t,
     until: *const timespec,
 ) -> c_int {
-    static REAL: Real = Real::new(c"pthread_clockjoin_np");
-    let call = || real!(REAL, fn(pthread_t, *mut *mut c_void, clockid_t, *const timespec) -> c_int, handle, result, clock, until);
+    static REAL_FUNCTION: RealFunction = RealFunction::new(c"pthread_clockjoin_np");
+    let call = || real!(REAL_FUNCTION, fn(pthread_t, *mut *mut c_void, clockid_t, *const timespec) -> c_int, handle, result, clock, until);
     join_thread(CallName::pthread_clockjoin_np, handle, call)
 }

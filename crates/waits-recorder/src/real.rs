@@ -5,27 +5,27 @@
 //! only to images that depend on it.
 
 use crate::images;
-use crate::memory::{map_private, release};
+use crate::memory::{map_private, unmap_elements};
 use crate::output::Path;
 use crate::walk;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-pub struct Real {
+pub struct RealFunction {
     name: &'static CStr,
     /// The version of the symbol to look up; `None` for the default version.
     version: Option<&'static CStr>,
     address: AtomicUsize,
 }
 
-impl Real {
+impl RealFunction {
     pub const fn new(name: &'static CStr) -> Self {
-        Real { name, version: None, address: AtomicUsize::new(0) }
+        RealFunction { name, version: None, address: AtomicUsize::new(0) }
     }
 
     /// Creates a function that is looked up with a symbol version, or with the default version if that one does not exist.
     pub const fn versioned(name: &'static CStr, version: &'static CStr) -> Self {
-        Real { name, version: Some(version), address: AtomicUsize::new(0) }
+        RealFunction { name, version: Some(version), address: AtomicUsize::new(0) }
     }
 
     /// Returns the function's address, and looks it up at the first call. If no library defines the function, the program's call cannot be
@@ -59,14 +59,14 @@ impl Real {
     }
 }
 
-pub struct Variable {
+pub struct RealVariable {
     name: &'static CStr,
     address: AtomicUsize,
 }
 
-impl Variable {
+impl RealVariable {
     pub const fn new(name: &'static CStr) -> Self {
-        Variable { name, address: AtomicUsize::new(0) }
+        RealVariable { name, address: AtomicUsize::new(0) }
     }
 
     /// Returns the variable's address; 0 if no library defines the variable. The global order is searched first, because the executable may
@@ -115,7 +115,7 @@ fn find_in_images(name: &CStr) -> usize {
             address = find_in_image(name, place, |_, at| at == index);
         }
     }
-    release(path, 1);
+    unmap_elements(path, 1);
     address
 }
 
@@ -156,7 +156,7 @@ fn copy_path(place: &mut Path, is_match: impl Fn(&libc::dl_phdr_info, usize) -> 
     })
 }
 
-/// Calls the function in a [`Real`], which must have the given signature.
+/// Calls the function in a [`RealFunction`], which must have the given signature.
 macro_rules! real {
     ($real:expr, fn($($type:ty),* $(,)?) $(-> $result:ty)?, $($argument:expr),* $(,)?) => {{
         // SAFETY: callers pass the signature of the C function with this name.

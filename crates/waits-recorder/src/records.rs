@@ -1,6 +1,6 @@
 //! A thread's records, which are stored in chunks of the threads file.
 
-use crate::chunks::{self, CHUNK_GROWTH, FIRST_CHUNK_SIZE, MAX_CHUNK_SIZE, RecordChunk};
+use crate::chunks::{self, CHUNK_GROWTH_FACTOR, FIRST_CHUNK_SIZE, MAX_CHUNK_SIZE, RecordChunk};
 use crate::process;
 use core::marker::PhantomData;
 
@@ -71,7 +71,7 @@ impl<T> ThreadRecords<T> {
         };
         let before = core::mem::replace(&mut self.previous, self.chunk.replace(chunk));
         before.into_iter().for_each(chunks::release_chunk);
-        (self.used, self.size) = (0, self.size.saturating_mul(CHUNK_GROWTH).min(MAX_CHUNK_SIZE));
+        (self.used, self.size) = (0, self.size.saturating_mul(CHUNK_GROWTH_FACTOR).min(MAX_CHUNK_SIZE));
         true
     }
 

@@ -6,21 +6,21 @@
 //!   [`limits`]).
 
 use crate::memory::mapped_bytes;
-use crate::real::{Real, real};
+use crate::real::{RealFunction, real};
 use crate::{limits, naming, process, thread};
 use core::ffi::{c_int, c_uint};
 use core::ptr::{null, null_mut};
 use libc::{pid_t, rlimit};
 
 fn call_with_filter<R: PartialEq + From<i8>>(is_filter: bool, call: impl FnOnce() -> R) -> R {
-    if !is_filter || process::is_sealed() {
+    if !is_filter || process::is_recording_sealed() {
         return call();
     }
-    process::seal();
+    process::seal_recording();
     thread::end_timers();
     let result = call();
     if result == R::from(-1) {
-        process::unseal();
+        process::unseal_recording();
     }
     result
 }
@@ -50,16 +50,16 @@ pub fn make_system_call(number: libc::c_long, [a, b, c]: [usize; 3], call: impl 
 /// In C, the function is variadic and takes at most five word-sized arguments.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
-    static REAL: Real = Real::new(c"prctl");
+    static REAL_FUNCTION: RealFunction = RealFunction::new(c"prctl");
     call_with_filter(is_filter_prctl(option as usize, a, b), || {
-        real!(REAL, fn(c_int, usize, usize, usize, usize) -> c_int, option, a, b, c, d)
+        real!(REAL_FUNCTION, fn(c_int, usize, usize, usize, usize) -> c_int, option, a, b, c, d)
     })
 }
 
 /// Returns true if a limit is the address space limit of this process, which this library adjusts.
 fn is_own_address_space_limit(process: pid_t, resource: c_uint) -> bool {
     let is_own = process == 0 || process as u32 == naming::process_identity().0;
-    resource == libc::RLIMIT_AS && is_own && !process::is_sealed() && naming::has_folder()
+    resource == libc::RLIMIT_AS && is_own && !process::is_recording_sealed() && naming::has_folder()
 }
 
 /// Returns a result as C functions do: stores the old limit and returns 0, or sets errno and returns -1.
@@ -92,12 +92,12 @@ macro_rules! limits {
         }
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $both(process: pid_t, resource: c_uint, new: *const rlimit, old: *mut rlimit) -> c_int {
-            static REAL: Real = Real::new(c"prlimit64");
+            static REAL_FUNCTION: RealFunction = RealFunction::new(c"prlimit64");
             if is_own_address_space_limit(process, resource) {
                 // SAFETY: by the caller's contract, the pointer is null or refers to a limit.
                 return into_c_result(limits::exchange_program_limit(unsafe { new.as_ref() }.copied(), mapped_bytes()), old);
             }
-            real!(REAL, fn(pid_t, c_uint, *const rlimit, *mut rlimit) -> c_int, process, resource, new, old)
+            real!(REAL_FUNCTION, fn(pid_t, c_uint, *const rlimit, *mut rlimit) -> c_int, process, resource, new, old)
         }
     )* };
 }

@@ -4,7 +4,7 @@
 //! blocks all signals or waits for all of them, the sampler's signal is left out. If the program still installs a handler for this signal,
 //! that handler is called for each occurrence that the sampler did not cause.
 
-use crate::real::{Real, real};
+use crate::real::{RealFunction, real};
 use core::ffi::{c_int, c_void};
 use core::mem::{transmute, zeroed};
 use core::ptr::{null, null_mut};
@@ -17,9 +17,9 @@ type SignalHandler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 /// The sampler's signal; 0 until it is chosen.
 static SAMPLER_SIGNAL: AtomicI32 = AtomicI32::new(0);
 /// The handler that the program has installed for the sampler's signal, its flags, and the signals that are blocked while it runs.
-static PROGRAM_HANDLER: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
-static PROGRAM_FLAGS: AtomicI32 = AtomicI32::new(0);
-static PROGRAM_MASK: AtomicU64 = AtomicU64::new(0);
+static PROGRAM_SIGNAL_HANDLER: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
+static PROGRAM_SIGNAL_FLAGS: AtomicI32 = AtomicI32::new(0);
+static PROGRAM_SIGNAL_MASK: AtomicU64 = AtomicU64::new(0);
 static SAMPLER_HANDLER: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns a value that the sampler's timers pass with their signals. It distinguishes them from signals that the program sends.
@@ -66,13 +66,13 @@ fn install_own_handler(signal: c_int, flags: c_int) -> bool {
 }
 
 fn call_real_sigaction(signal: c_int, new: *const LibcSignalAction, old: *mut LibcSignalAction) -> c_int {
-    static REAL: Real = Real::new(c"sigaction");
-    real!(REAL, fn(c_int, *const LibcSignalAction, *mut LibcSignalAction) -> c_int, signal, new, old)
+    static REAL_FUNCTION: RealFunction = RealFunction::new(c"sigaction");
+    real!(REAL_FUNCTION, fn(c_int, *const LibcSignalAction, *mut LibcSignalAction) -> c_int, signal, new, old)
 }
 
 fn change_signal_mask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int {
-    static REAL: Real = Real::new(c"pthread_sigmask");
-    real!(REAL, fn(c_int, *const sigset_t, *mut sigset_t) -> c_int, how, new, old)
+    static REAL_FUNCTION: RealFunction = RealFunction::new(c"pthread_sigmask");
+    real!(REAL_FUNCTION, fn(c_int, *const sigset_t, *mut sigset_t) -> c_int, how, new, old)
 }
 
 extern "C" fn handle_signal(signal: c_int, information: *mut siginfo_t, context: *mut c_void) {
@@ -83,14 +83,14 @@ extern "C" fn handle_signal(signal: c_int, information: *mut siginfo_t, context:
         let sampler = unsafe { transmute::<usize, SignalHandler>(SAMPLER_HANDLER.load(Ordering::Acquire)) };
         return sampler(signal, information, context);
     }
-    forward_to_program(signal, information, context);
+    forward_signal_to_program(signal, information, context);
 }
 
 /// Handles an instance of the sampler's signal that was not sent by one of the sampler's timers. Does what the program has requested for
 /// this signal: ignores it, takes the default action, or calls the program's handler.
 #[cold]
-fn forward_to_program(signal: c_int, information: *mut siginfo_t, context: *mut c_void) {
-    let (handler, flags) = (PROGRAM_HANDLER.load(Ordering::Acquire), PROGRAM_FLAGS.load(Ordering::Acquire));
+fn forward_signal_to_program(signal: c_int, information: *mut siginfo_t, context: *mut c_void) {
+    let (handler, flags) = (PROGRAM_SIGNAL_HANDLER.load(Ordering::Acquire), PROGRAM_SIGNAL_FLAGS.load(Ordering::Acquire));
     if handler == libc::SIG_IGN {
         return;
     }
@@ -104,12 +104,12 @@ fn forward_to_program(signal: c_int, information: *mut siginfo_t, context: *mut 
         return;
     }
     if flags & libc::SA_RESETHAND != 0 {
-        PROGRAM_HANDLER.store(libc::SIG_DFL, Ordering::Release);
+        PROGRAM_SIGNAL_HANDLER.store(libc::SIG_DFL, Ordering::Release);
     }
     // SAFETY: zero is a valid value for every field of this C structure.
     let (mut blocked, mut before): (sigset_t, sigset_t) = unsafe { (zeroed(), zeroed()) };
     // SAFETY: the kernel's set is the first word of the C library's set.
-    unsafe { (&raw mut blocked).cast::<u64>().write(PROGRAM_MASK.load(Ordering::Acquire)) };
+    unsafe { (&raw mut blocked).cast::<u64>().write(PROGRAM_SIGNAL_MASK.load(Ordering::Acquire)) };
     change_signal_mask(libc::SIG_BLOCK, &raw const blocked, &raw mut before);
     // SAFETY: the program itself installed this handler. A handler that takes only the number ignores the other arguments.
     unsafe { transmute::<usize, SignalHandler>(handler)(signal, information, context) };
@@ -150,16 +150,16 @@ pub unsafe extern "C" fn sigaction(signal: c_int, new: *const LibcSignalAction, 
     if let Some(old) = unsafe { old.as_mut() } {
         // SAFETY: zero is a valid value for every field of this C structure.
         *old = unsafe { zeroed() };
-        old.sa_sigaction = PROGRAM_HANDLER.load(Ordering::Acquire);
-        old.sa_flags = PROGRAM_FLAGS.load(Ordering::Acquire);
+        old.sa_sigaction = PROGRAM_SIGNAL_HANDLER.load(Ordering::Acquire);
+        old.sa_flags = PROGRAM_SIGNAL_FLAGS.load(Ordering::Acquire);
         // SAFETY: the kernel's set is the first word of the C library's set.
-        unsafe { (&raw mut old.sa_mask).cast::<u64>().write(PROGRAM_MASK.load(Ordering::Acquire)) };
+        unsafe { (&raw mut old.sa_mask).cast::<u64>().write(PROGRAM_SIGNAL_MASK.load(Ordering::Acquire)) };
     }
     if let Some(new) = new {
-        PROGRAM_FLAGS.store(new.sa_flags, Ordering::Release);
+        PROGRAM_SIGNAL_FLAGS.store(new.sa_flags, Ordering::Release);
         // SAFETY: as above.
-        PROGRAM_MASK.store(unsafe { (&raw const new.sa_mask).cast::<u64>().read() }, Ordering::Release);
-        PROGRAM_HANDLER.store(new.sa_sigaction, Ordering::Release);
+        PROGRAM_SIGNAL_MASK.store(unsafe { (&raw const new.sa_mask).cast::<u64>().read() }, Ordering::Release);
+        PROGRAM_SIGNAL_HANDLER.store(new.sa_sigaction, Ordering::Release);
         let is_handled = ![libc::SIG_DFL, libc::SIG_IGN].contains(&new.sa_sigaction);
         install_own_handler(signal, if is_handled { new.sa_flags } else { libc::SA_RESTART });
     }
@@ -171,9 +171,9 @@ macro_rules! handlers {
     ($($name:ident $flags:expr;)*) => { $(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(signal: c_int, handler: libc::sighandler_t) -> libc::sighandler_t {
-            static REAL: Real = Real::new(crate::real::name!($name));
+            static REAL_FUNCTION: RealFunction = RealFunction::new(crate::real::name!($name));
             if signal == 0 || signal != SAMPLER_SIGNAL.load(Ordering::Acquire) {
-                return real!(REAL, fn(c_int, libc::sighandler_t) -> libc::sighandler_t, signal, handler);
+                return real!(REAL_FUNCTION, fn(c_int, libc::sighandler_t) -> libc::sighandler_t, signal, handler);
             }
             // SAFETY: zero is a valid value for every field of this C structure.
             let (mut new, mut old): (LibcSignalAction, LibcSignalAction) = unsafe { (zeroed(), zeroed()) };
@@ -197,8 +197,8 @@ macro_rules! masks {
     ($($name:ident)*) => { $(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int {
-            static REAL: Real = Real::new(crate::real::name!($name));
-            let call = |new| real!(REAL, fn(c_int, *const sigset_t, *mut sigset_t) -> c_int, how, new, old);
+            static REAL_FUNCTION: RealFunction = RealFunction::new(crate::real::name!($name));
+            let call = |new| real!(REAL_FUNCTION, fn(c_int, *const sigset_t, *mut sigset_t) -> c_int, how, new, old);
             if how == libc::SIG_UNBLOCK {
                 return call(new);
             }
@@ -211,8 +211,8 @@ masks! { pthread_sigmask sigprocmask }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn signalfd(file: c_int, signals: *const sigset_t, flags: c_int) -> c_int {
-    static REAL: Real = Real::new(c"signalfd");
+    static REAL_FUNCTION: RealFunction = RealFunction::new(c"signalfd");
     // SAFETY: by the caller's contract, the pointer refers to a set.
     let signals = unsafe { signals.as_ref() };
-    call_without_sampler_signal(signals, |signals| real!(REAL, fn(c_int, *const sigset_t, c_int) -> c_int, file, signals, flags))
+    call_without_sampler_signal(signals, |signals| real!(REAL_FUNCTION, fn(c_int, *const sigset_t, c_int) -> c_int, file, signals, flags))
 }

@@ -5,12 +5,13 @@
 //! the stack pointer as the key is as exact as unwinding. Slots outside the thread's own stack are read by the kernel, because the stacks
 //! of coroutines may have been unmapped.
 //!
-//! Each thread numbers its stacks in the order in which it first records them. A stack contains at most the [`MAX_DEPTH`] innermost frames.
+//! Each thread numbers its stacks in the order in which it first records them. A stack contains at most the [`MAX_RECORDED_STACK_FRAMES`]
+//! innermost frames.
 
 use crate::process;
-use crate::real::Variable;
+use crate::real::RealVariable;
 use crate::records::ThreadRecords;
-use crate::walk::{MAX_DEPTH, StackWalk, stack_pointer, unwind_stack};
+use crate::walk::{MAX_RECORDED_STACK_FRAMES, StackWalk, stack_pointer, unwind_stack};
 use core::ffi::c_void;
 use core::ops::Range;
 use core::ptr::null_mut;
@@ -18,20 +19,20 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use trodden_wire::waits::{NO_STACK, chunk_kind};
 
 /// Number of entries in the cache of unwound stacks. Must be a power of two.
-const CACHE_ENTRIES: usize = 512;
+const STACK_CACHE_ENTRIES: usize = 512;
 /// Number of entries in the hash table of recorded stacks. Must be a power of two.
-const KNOWN_STACK_ENTRIES: usize = 8192;
+const RECORDED_STACK_ENTRIES: usize = 8192;
 
-struct CachedStack {
+struct CachedUnwoundStack {
     pointer: usize,
     count: u32,
     id: u32,
     generation: u32,
-    slots: [usize; MAX_DEPTH],
-    addresses: [usize; MAX_DEPTH],
+    slots: [usize; MAX_RECORDED_STACK_FRAMES],
+    addresses: [usize; MAX_RECORDED_STACK_FRAMES],
 }
 
-struct KnownStack {
+struct RecordedStackEntry {
     hash: u64,
     id: u32,
     generation: u32,
@@ -39,38 +40,44 @@ struct KnownStack {
 
 /// A thread's cache and hash table of stacks. Later threads reuse the memory without clearing it, so entries with another generation count
 /// as empty. A zeroed structure is empty, too.
-pub struct StackTables {
+pub struct ThreadStackTables {
     generation: u32,
-    cache: [CachedStack; CACHE_ENTRIES],
-    known: [KnownStack; KNOWN_STACK_ENTRIES],
+    cache: [CachedUnwoundStack; STACK_CACHE_ENTRIES],
+    known: [RecordedStackEntry; RECORDED_STACK_ENTRIES],
 }
 
-pub struct Stacks {
+pub struct ThreadStackRecorder {
     records: ThreadRecords<usize>,
     count: u32,
     generation: u32,
-    tables: *mut StackTables,
+    tables: *mut ThreadStackTables,
     /// Address range of the thread's own stack. It is mapped at least from the stack pointer to its end.
     own: Range<usize>,
 }
 
-impl Stacks {
+impl ThreadStackRecorder {
     /// Creates an empty set of stacks for a thread. `thread` is its index within the process, and `tables` is memory that no other thread
     /// uses. `stack_size` is in bytes, or 0 if unknown.
-    pub fn new(thread: u32, tables: *mut StackTables, stack_size: usize) -> Self {
+    pub fn new(thread: u32, tables: *mut ThreadStackTables, stack_size: usize) -> Self {
         // SAFETY: no other thread uses the tables. The generation cannot overflow in practice, because it counts threads that run one after
         // another.
         let generation = unsafe {
             (*tables).generation += 1;
             (*tables).generation
         };
-        Stacks { records: ThreadRecords::new(chunk_kind::STACKS, thread), count: 0, generation, tables, own: find_own_stack(stack_size) }
+        ThreadStackRecorder {
+            records: ThreadRecords::new(chunk_kind::STACKS, thread),
+            count: 0,
+            generation,
+            tables,
+            own: find_own_stack(stack_size),
+        }
     }
 
     /// Returns the number of the calling thread's current call stack, given the stack pointer.
     #[inline]
     pub fn capture_stack(&mut self, pointer: usize) -> u32 {
-        let index = (pointer >> 4) & (CACHE_ENTRIES - 1);
+        let index = (pointer >> 4) & (STACK_CACHE_ENTRIES - 1);
         // SAFETY: no other thread uses the tables.
         let cached = unsafe { &(*self.tables).cache[index] };
         if cached.pointer == pointer
@@ -92,7 +99,7 @@ impl Stacks {
             let StackWalk { slots, addresses, count, .. } = walk;
             // SAFETY: as above.
             let cached = unsafe { &mut (*self.tables).cache[index] };
-            *cached = CachedStack { pointer, count: count as u32, id, generation: self.generation, slots, addresses };
+            *cached = CachedUnwoundStack { pointer, count: count as u32, id, generation: self.generation, slots, addresses };
         }
         id
     }
@@ -103,19 +110,19 @@ impl Stacks {
             .iter()
             .fold(0xcbf2_9ce4_8422_2325u64, |hash, a| (hash ^ *a as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29))
             | 1;
-        let mut at = hash as usize & (KNOWN_STACK_ENTRIES - 1);
+        let mut at = hash as usize & (RECORDED_STACK_ENTRIES - 1);
         for _ in 0..8 {
             // SAFETY: no other thread uses the tables.
             let known = unsafe { &mut (*self.tables).known[at] };
             if known.generation != self.generation {
                 let id = self.write_stack(addresses);
-                *known = KnownStack { hash, id, generation: self.generation };
+                *known = RecordedStackEntry { hash, id, generation: self.generation };
                 return id;
             }
             if known.hash == hash {
                 return known.id;
             }
-            at = (at + 1) & (KNOWN_STACK_ENTRIES - 1);
+            at = (at + 1) & (RECORDED_STACK_ENTRIES - 1);
         }
         // There is no free entry, so the stack is written again. The reader recognises duplicates.
         self.write_stack(addresses)
@@ -134,7 +141,7 @@ impl Stacks {
             // The count is written last, so that the reader finds either the complete stack or none, even if the program is killed.
             AtomicUsize::from_ptr(place).store(addresses.len(), Ordering::Release);
         }
-        process::append_maps();
+        process::append_memory_maps();
         self.count += 1;
         self.count - 1
     }
@@ -156,19 +163,19 @@ fn find_own_stack(size: usize) -> Range<usize> {
     /// stack limit is.
     const FIRST_STACK_BYTES: u64 = 128 << 20;
     /// Number of bytes left out at the lower end of the stack, which may be an unmapped guard area.
-    const GUARD_BYTES: usize = 8192;
-    if size > GUARD_BYTES {
+    const STACK_GUARD_BYTES: usize = 8192;
+    if size > STACK_GUARD_BYTES {
         // glibc stores the thread's descriptor at the upper end of the stack. `pthread_getattr_np` would also return the range, but it
         // allocates memory.
         // SAFETY: the function has no arguments.
         let end = unsafe { libc::pthread_self() } as usize;
-        let own = end.saturating_sub(size - GUARD_BYTES)..end;
+        let own = end.saturating_sub(size - STACK_GUARD_BYTES)..end;
         return if own.contains(&stack_pointer()) { own } else { 0..0 };
     }
     // SAFETY: the system calls have no pointer arguments.
     let (thread, process) = unsafe { (libc::syscall(libc::SYS_gettid), libc::getpid()) };
     // The dynamic linker's variable is used because the C library would read /proc/self/maps to find the first thread's stack.
-    static STACK_END: Variable = Variable::new(c"__libc_stack_end");
+    static STACK_END: RealVariable = RealVariable::new(c"__libc_stack_end");
     let end = core::ptr::with_exposed_provenance::<usize>(STACK_END.address());
     // SAFETY: zero is a valid value for every field of this C structure.
     let mut limit: libc::rlimit = unsafe { core::mem::zeroed() };
@@ -182,10 +189,16 @@ fn find_own_stack(size: usize) -> Range<usize> {
     end.saturating_sub(limit.rlim_cur.min(FIRST_STACK_BYTES) as usize)..end
 }
 
-impl Stacks {
+impl ThreadStackRecorder {
     /// Returns true if each slot still contains the address with the same index. `pointer` is the stack pointer.
     #[inline]
-    fn slots_contain(&self, pointer: usize, slots: &[usize; MAX_DEPTH], addresses: &[usize; MAX_DEPTH], count: usize) -> bool {
+    fn slots_contain(
+        &self,
+        pointer: usize,
+        slots: &[usize; MAX_RECORDED_STACK_FRAMES],
+        addresses: &[usize; MAX_RECORDED_STACK_FRAMES],
+        count: usize,
+    ) -> bool {
         let (slots, addresses) = (&slots[..count], &addresses[..count]);
         if self.own.contains(&pointer) && slots.iter().all(|slot| (pointer..self.own.end).contains(slot)) {
             // SAFETY: the slots are between the stack pointer and the end of the thread's own stack, and that range is mapped.
@@ -195,11 +208,12 @@ impl Stacks {
     }
 }
 
-/// Like [`Stacks::slots_contain`], but for slots in memory that may not be mapped. Returns false if the kernel cannot read them.
+/// Like [`ThreadStackRecorder::slots_contain`], but for slots in memory that may not be mapped. Returns false if the kernel cannot read
+/// them.
 #[cold]
 fn unmapped_slots_contain(slots: &[usize], addresses: &[usize]) -> bool {
-    let mut found = [0usize; MAX_DEPTH];
-    let mut from = [libc::iovec { iov_base: null_mut(), iov_len: size_of::<usize>() }; MAX_DEPTH];
+    let mut found = [0usize; MAX_RECORDED_STACK_FRAMES];
+    let mut from = [libc::iovec { iov_base: null_mut(), iov_len: size_of::<usize>() }; MAX_RECORDED_STACK_FRAMES];
     from.iter_mut().zip(slots).for_each(|(part, slot)| part.iov_base = *slot as *mut c_void);
     let size = size_of_val(addresses);
     let to = libc::iovec { iov_base: found.as_mut_ptr().cast(), iov_len: size };

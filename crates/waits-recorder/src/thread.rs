@@ -7,10 +7,10 @@
 mod sample;
 
 use crate::lock::Lock;
-use crate::memory::{map_private, release};
+use crate::memory::{map_private, unmap_elements};
 use crate::records::ThreadRecords;
-use crate::schedule::Schedule;
-use crate::stack::{StackTables, Stacks};
+use crate::schedule::ThreadScheduleStatistics;
+use crate::stack::{ThreadStackRecorder, ThreadStackTables};
 use crate::walk::stack_pointer;
 use crate::{chunks, clock, process};
 use core::cell::Cell;
@@ -21,7 +21,7 @@ use trodden_wire::waits::{CallName, CallRecord, NO_PEER, SampleRecord, ThreadHea
 
 /// Minimum length in ticks of a call, or of the computation between two calls, for which processor time is also recorded. Compared with
 /// that length, the cost of reading processor time is negligible.
-const MIN_LONG_TICKS: u64 = 300_000;
+const MIN_LONG_CALL_TICKS: u64 = 300_000;
 
 /// Number of ticks (about 10 ms) after which a new anchor, a pair of simultaneous times in ticks and in ns, is written. Recent anchors
 /// allow ticks to be converted accurately even if the program is killed.
@@ -49,13 +49,13 @@ pub struct Thread {
     pub depth: Cell<u32>,
     pub calls: ThreadRecords<CallRecord>,
     pub samples: ThreadRecords<SampleRecord>,
-    pub stacks: Stacks,
+    pub stacks: ThreadStackRecorder,
     pub count: u32,
     last_exit: u64,
     /// Time in ticks at which the last anchor was written.
     anchored_at: u64,
     polling: PollingLoop,
-    schedule: Schedule,
+    schedule: ThreadScheduleStatistics,
     /// Total time in ns for which the thread had been ready to run without a processor, when last read.
     ready_ns: u64,
     pub timer: Option<libc::timer_t>,
@@ -69,7 +69,7 @@ pub struct Thread {
 #[repr(C)]
 struct ThreadMemory {
     thread: MaybeUninit<Thread>,
-    tables: StackTables,
+    tables: ThreadStackTables,
     next: *mut ThreadMemory,
     /// The previous element in the list of live threads. The list of ended threads has no such links.
     previous: *mut ThreadMemory,
@@ -85,7 +85,7 @@ impl ThreadLists {
     const NONE: ThreadLists = ThreadLists { live: null_mut(), ended: null_mut(), ended_count: 0 };
 }
 
-static THREADS: Lock<ThreadLists> = Lock::new(ThreadLists::NONE);
+static THREAD_LISTS: Lock<ThreadLists> = Lock::new(ThreadLists::NONE);
 /// Maximum number of ended threads whose memory is retained for reuse.
 const MAX_ENDED_THREADS: u32 = 256;
 
@@ -96,14 +96,14 @@ thread_local! {
 static NEXT_TOKEN: AtomicU64 = AtomicU64::new(1);
 
 /// Returns a number that identifies a new thread within the process.
-pub fn new_thread_token() -> u64 {
+pub fn create_thread_token() -> u64 {
     NEXT_TOKEN.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Returns the calling thread if it is recorded.
 #[inline]
-pub fn current() -> Option<&'static mut Thread> {
-    if process::is_sealed() {
+pub fn current_thread() -> Option<&'static mut Thread> {
+    if process::is_recording_sealed() {
         return None;
     }
     // SAFETY: the pointer belongs to this thread, and is cleared before the memory is released.
@@ -113,13 +113,13 @@ pub fn current() -> Option<&'static mut Thread> {
 /// Returns the calling thread if its next call is to be recorded: it is a recorded thread, and not already inside a recorded call.
 #[inline]
 pub fn recordable_thread() -> Option<&'static mut Thread> {
-    current().filter(|thread| thread.depth.get() == 0)
+    current_thread().filter(|thread| thread.depth.get() == 0)
 }
 
 /// Starts the recording of the calling thread. `token` is the number that its creator gave it, and `stack_size` is in bytes; both are 0 if
 /// unknown.
-pub fn register(token: u64, stack_size: usize) {
-    if current().is_some() || !process::is_recorded() {
+pub fn register_current_thread(token: u64, stack_size: usize) {
+    if current_thread().is_some() || !process::is_recorded() {
         return;
     }
     // SAFETY: the system call has no arguments.
@@ -131,13 +131,13 @@ pub fn register(token: u64, stack_size: usize) {
     // SAFETY: as above.
     let thread = unsafe { (*place).thread.write(thread) };
     CURRENT_THREAD.set(thread);
-    process::append_maps();
+    process::append_memory_maps();
     sample::start_timer(thread);
     add_live_thread(place);
 }
 
 fn take_thread_memory() -> Option<*mut ThreadMemory> {
-    let ended = THREADS.with(|threads| {
+    let ended = THREAD_LISTS.with(|threads| {
         let first = threads.ended;
         if !first.is_null() {
             // SAFETY: the lock is held, and no thread uses the memory in this list.
@@ -151,7 +151,7 @@ fn take_thread_memory() -> Option<*mut ThreadMemory> {
 
 /// Adds an ended thread's memory to the list for reuse, or unmaps it if the list is full.
 fn keep_thread_memory(place: *mut ThreadMemory) {
-    let is_kept = THREADS.with(|threads| {
+    let is_kept = THREAD_LISTS.with(|threads| {
         if threads.ended_count == MAX_ENDED_THREADS {
             return false;
         }
@@ -161,13 +161,13 @@ fn keep_thread_memory(place: *mut ThreadMemory) {
         true
     });
     if !is_kept {
-        release(place, 1);
+        unmap_elements(place, 1);
     }
 }
 
 /// Adds a thread to the list of live threads. If recording has ended in the meantime, ends the thread's timer at once.
 fn add_live_thread(place: *mut ThreadMemory) {
-    THREADS.with(|threads| {
+    THREAD_LISTS.with(|threads| {
         // SAFETY: the memory of threads in the list is mapped, and the lock is held.
         unsafe {
             ((*place).next, (*place).previous) = (threads.live, null_mut());
@@ -175,7 +175,7 @@ fn add_live_thread(place: *mut ThreadMemory) {
                 (*threads.live).previous = place;
             }
             threads.live = place;
-            if process::is_sealed() {
+            if process::is_recording_sealed() {
                 sample::end_timer((*place).thread.assume_init_mut());
             }
         }
@@ -183,7 +183,7 @@ fn add_live_thread(place: *mut ThreadMemory) {
 }
 
 fn remove_live_thread(place: *mut ThreadMemory) {
-    THREADS.with(|threads| {
+    THREAD_LISTS.with(|threads| {
         // SAFETY: as above.
         unsafe {
             let ThreadMemory { next, previous, .. } = *place;
@@ -201,7 +201,7 @@ fn remove_live_thread(place: *mut ThreadMemory) {
 
 /// Ends the timers of all threads before the program filters system calls, because the handler of their signals makes system calls.
 pub fn end_timers() {
-    THREADS.with(|threads| {
+    THREAD_LISTS.with(|threads| {
         let mut place = threads.live;
         while !place.is_null() {
             // SAFETY: the memory of threads in the list is mapped, and timers are only changed while the lock is held.
@@ -213,16 +213,16 @@ pub fn end_timers() {
     });
 }
 
-fn new_thread_state(thread_id: u32, token: u64, tables: *mut StackTables, stack_size: usize) -> Option<Thread> {
-    let (begin, begin_ns) = clock::read_anchor();
+fn new_thread_state(thread_id: u32, token: u64, tables: *mut ThreadStackTables, stack_size: usize) -> Option<Thread> {
+    let (begin, begin_ns) = clock::read_clock_anchor();
     let (index, header_offset) =
         chunks::add_thread(ThreadHeader { thread: thread_id, reserved: 0, begin, begin_ns, token, anchor_ticks: 0, anchor_ns: 0 })?;
-    let mut schedule = Schedule::default();
+    let mut schedule = ThreadScheduleStatistics::default();
     Some(Thread {
         depth: Cell::new(0),
         calls: ThreadRecords::new(chunk_kind::CALLS, index),
         samples: ThreadRecords::new(chunk_kind::SAMPLES, index),
-        stacks: Stacks::new(index, tables, stack_size),
+        stacks: ThreadStackRecorder::new(index, tables, stack_size),
         count: 0,
         last_exit: begin,
         anchored_at: begin,
@@ -236,9 +236,9 @@ fn new_thread_state(thread_id: u32, token: u64, tables: *mut StackTables, stack_
 }
 
 /// Records that the calling thread ends, and ends its recording. `by` is the call that ends the thread or the process.
-pub fn unregister(by: CallName) {
+pub fn unregister_current_thread(by: CallName) {
     let place = CURRENT_THREAD.get();
-    let Some(thread) = current() else { return };
+    let Some(thread) = current_thread() else { return };
     // The pointer is also that of the whole memory, because `thread` is its first field.
     remove_live_thread(place.cast());
     // The kernel ends the timers of a process with it.
@@ -251,10 +251,10 @@ pub fn unregister(by: CallName) {
     thread.depth.set(1);
     CURRENT_THREAD.set(null_mut());
     // A forked child needs no new anchor, because the anchors of its parent determine its tick rate.
-    if by == CallName::process_exit && !process::is_child() {
+    if by == CallName::process_exit && !process::is_forked_child() {
         thread.write_anchor();
     } else {
-        thread.renew_old_anchor(thread.last_exit);
+        thread.write_anchor_if_old(thread.last_exit);
     }
     thread.calls.close();
     thread.samples.close();
@@ -266,8 +266,8 @@ pub fn unregister(by: CallName) {
 /// In a forked child, forgets the threads of the parent.
 pub fn reset_in_child() {
     let place = CURRENT_THREAD.get();
-    THREADS.reset_in_child(ThreadLists::NONE);
-    let Some(thread) = current() else { return };
+    THREAD_LISTS.reset_in_child(ThreadLists::NONE);
+    let Some(thread) = current_thread() else { return };
     CURRENT_THREAD.set(null_mut());
     thread.calls.abandon_chunks();
     thread.samples.abandon_chunks();
@@ -296,7 +296,7 @@ impl OpenRecord {
 /// Begins a record of a call that the calling thread makes now, with the current call stack. Returns `None` if the disk is full.
 #[inline]
 pub fn begin_record(thread: &mut Thread, kind: u16, function: CallName) -> Option<OpenRecord> {
-    begin_record_at(thread, kind, function, clock::now)
+    begin_record_at(thread, kind, function, clock::now_in_ticks)
 }
 
 /// Makes a call, and records it only if it took long and the thread slept during it. Functions like `read` are called often and usually
@@ -304,9 +304,9 @@ pub fn begin_record(thread: &mut Thread, kind: u16, function: CallName) -> Optio
 #[inline]
 pub fn record_if_long(thread: &mut Thread, kind: u16, function: CallName, call: impl FnOnce() -> isize) -> isize {
     let sleeps = clock::voluntary_switches();
-    let enter = clock::now();
+    let enter = clock::now_in_ticks();
     let result = run_unrecorded(thread, call);
-    if !process::is_sealed() && clock::now().wrapping_sub(enter) > MIN_LONG_TICKS && slept_since(sleeps) {
+    if !process::is_recording_sealed() && clock::now_in_ticks().wrapping_sub(enter) > MIN_LONG_CALL_TICKS && has_slept_since(sleeps) {
         // SAFETY: `__errno_location` points to the calling thread's errno, which is saved because recording may change it.
         let error = unsafe { *libc::__errno_location() };
         if let Some(mut open) = begin_record_at(thread, kind, function, || enter) {
@@ -321,7 +321,7 @@ pub fn record_if_long(thread: &mut Thread, kind: u16, function: CallName, call: 
 
 /// Returns true if the calling thread's number of voluntary context switches is no longer `sleeps`, so it has slept. Preserves errno.
 #[cold]
-fn slept_since(sleeps: i64) -> bool {
+fn has_slept_since(sleeps: i64) -> bool {
     // SAFETY: `__errno_location` points to the calling thread's errno.
     let error = unsafe { *libc::__errno_location() };
     let has_slept = clock::voluntary_switches() != sleeps;
@@ -336,7 +336,7 @@ fn begin_record_at(thread: &mut Thread, kind: u16, function: CallName, enter_tim
     thread.depth.set(thread.depth.get() + 1);
     let stack = thread.stacks.capture_stack(stack_pointer());
     let enter = enter_time();
-    if enter.wrapping_sub(thread.last_exit) > MIN_LONG_TICKS {
+    if enter.wrapping_sub(thread.last_exit) > MIN_LONG_CALL_TICKS {
         thread.record_processor_time(function, enter);
     }
     let record = thread.calls.next_record();
@@ -356,15 +356,15 @@ fn begin_record_at(thread: &mut Thread, kind: u16, function: CallName, enter_tim
 
 #[inline]
 pub fn finish_record(thread: &mut Thread, mut open: OpenRecord) {
-    let mut exit = clock::now();
+    let mut exit = clock::now_in_ticks();
     let record = open.record();
-    if exit.wrapping_sub(record.enter) > MIN_LONG_TICKS && !process::is_sealed() {
+    if exit.wrapping_sub(record.enter) > MIN_LONG_CALL_TICKS && !process::is_recording_sealed() {
         record.cpu_ns = clock::thread_cpu_ns();
         thread.ready_ns = thread.schedule.ready_ns();
-        thread.renew_old_anchor(exit);
+        thread.write_anchor_if_old(exit);
         // The time is read again, so that the computation after the call does not include the time for which the thread lost its processor
         // before this line.
-        exit = clock::now();
+        exit = clock::now_in_ticks();
     }
     record.exit = exit;
     thread.last_exit = exit;
@@ -397,11 +397,11 @@ impl Thread {
             ..CallRecord::default()
         };
         add_record(self, record);
-        self.renew_old_anchor(now);
+        self.write_anchor_if_old(now);
     }
 
     /// Writes a new anchor if the last one is old. Otherwise a killed thread with few calls would have none.
-    fn renew_old_anchor(&mut self, now: u64) {
+    fn write_anchor_if_old(&mut self, now: u64) {
         if now.wrapping_sub(self.anchored_at) > ANCHOR_INTERVAL_TICKS {
             self.write_anchor();
         }
@@ -409,11 +409,11 @@ impl Thread {
 
     /// Removes the newest record, which is that of an unsuccessful test, and counts the test in the polling loop instead. A loop is later
     /// recorded as one wait that begins with the first test.
-    pub fn remove_test_record(&mut self, mut newest: OpenRecord) {
+    pub fn fold_test_into_polling_loop(&mut self, mut newest: OpenRecord) {
         let enter = newest.record().enter;
         let loop_before = self.find_continued_loop(enter);
         let PollingLoop { begin, tests, long_gaps, .. } = loop_before.unwrap_or(PollingLoop { begin: enter, ..PollingLoop::default() });
-        self.last_exit = clock::now();
+        self.last_exit = clock::now_in_ticks();
         self.polling = PollingLoop { begin, end: self.last_exit, count: self.count - 1, tests: tests + 1, long_gaps };
         self.calls.remove_last_record();
         self.count -= 1;
@@ -421,7 +421,7 @@ impl Thread {
     }
 
     /// Ends the polling loop with a successful test. Its record then begins at the first test of the loop.
-    pub fn end_polling(&mut self, open: &mut OpenRecord) {
+    pub fn end_polling_loop(&mut self, open: &mut OpenRecord) {
         if let Some(polling) = self.find_continued_loop(open.record().enter) {
             open.record().enter = polling.begin;
         }
@@ -442,9 +442,9 @@ impl Thread {
     /// mapped.
     #[cold]
     pub fn write_anchor(&mut self) {
-        let (ticks, ns) = clock::read_anchor();
+        let (ticks, ns) = clock::read_clock_anchor();
         self.anchored_at = ticks;
-        chunks::write_at_offset(self.header_offset + core::mem::offset_of!(ThreadHeader, anchor_ticks) as u64, [ticks, ns]);
+        chunks::write_words_at_file_offset(self.header_offset + core::mem::offset_of!(ThreadHeader, anchor_ticks) as u64, [ticks, ns]);
     }
 }
 

@@ -7,7 +7,7 @@
 use std::time::Instant;
 use trodden_waits::analysis::TimeBlock;
 use trodden_waits::call::{Collective, CommunicatorId, Message};
-use trodden_waits::{Analysis, AnalysisOptions, Call, CodeId, CollectiveRule, LocationId, LocationState, ProcessId};
+use trodden_waits::{Analysis, AnalysisOptions, Call, CodeId, CollectiveWaitRule, LocationId, LocationState, ProcessId};
 
 fn main() {
     for (processes, iterations) in [(4u32, 200_000u64), (128, 6_000), (4096, 100)] {
@@ -71,7 +71,7 @@ fn halo_call(iteration: u64, p: u32, processes: u32, is_send: bool) -> Call {
         let communicator = CommunicatorId(0);
         return Call::Collective(Collective {
             communicator,
-            rule: CollectiveRule::All,
+            rule: CollectiveWaitRule::All,
             is_root: false,
             rank: p,
             size: processes,

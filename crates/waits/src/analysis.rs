@@ -1,24 +1,24 @@
 //! The wait analysis. It processes calls in chronological order and finds waits, each with the two execution paths that explain it.
 //!
-//! A *location* is a thread of a process. For each location, the analysis keeps an *expanded path* ([`Versions`]): steps of code whose
+//! A *location* is a thread of a process. For each location, the analysis keeps an *expanded path* ([`PathVersions`]): steps of code whose
 //! times add up to the time since the start of the run, because each wait has been replaced by the path of the location that ended it. When
-//! a location does something for which others may wait (a send, an unlock, the entry into a barrier), its path is saved as a [`Moment`]. If
-//! a call was released by a moment of another location, the caller has waited from the entry of its call to that moment. Its own path then
-//! continues from the path of the moment, plus the rest of the call as communication.
+//! a location does something for which others may wait (a send, an unlock, the entry into a barrier), its path is saved as a
+//! [`PathMoment`]. If a call was released by a moment of another location, the caller has waited from the entry of its call to that moment.
+//! Its own path then continues from the path of the moment, plus the rest of the call as communication.
 //!
 //! Memory is bounded by the numbers of live locations, pending messages, locks and classes.
 
-use crate::ClassRule;
+use crate::PathDistanceRule;
 use crate::call::{Call, SleepKind, ThreadToken};
 use crate::classes::{SiteWaits, WaitClasses};
-use crate::collectives::{Collectives, Membership};
-use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::collectives::{CollectiveInstances, CollectiveMembership};
+use crate::diagnostic::{Diagnostic, DiagnosticCounts};
 use crate::expansion::{ExpandedWait, Expansion};
-use crate::messages::{Messages, StartedSide};
-use crate::objects::{BarrierEntry, Objects, object_key};
+use crate::messages::{MessageMatcher, StartedSendOrReceive};
+use crate::objects::{BarrierEntry, SynchronisationObjects, object_key};
 use crate::step::{CodeId, LocationId, LocationState, ProcessId, Step, StepId, Steps};
-use crate::versions::{PathVersion, Versions};
-use crate::wait::{Moment, Wait};
+use crate::versions::{PathVersionId, PathVersions};
+use crate::wait::{PathMoment, Wait};
 use std::collections::{HashMap, HashSet};
 
 /// Options of the analysis: how waits are classified, and what is computed besides.
@@ -27,7 +27,7 @@ pub struct AnalysisOptions {
     /// Two paths count as equivalent if their distance, which is between 0 and 2, is less than this. See [`crate::classes`].
     pub threshold: f64,
     /// Which code is taken into account for the distance of two paths.
-    pub rule: ClassRule,
+    pub rule: PathDistanceRule,
     /// Further thresholds. For these, only the number of classes is determined.
     pub other_thresholds: Vec<f64>,
     /// For a what-if prediction of the run time: code that would be faster, and the fraction of its measured time that it would take.
@@ -39,8 +39,8 @@ pub struct AnalysisOptions {
 impl Default for AnalysisOptions {
     fn default() -> Self {
         AnalysisOptions {
-            threshold: crate::classes::DEFAULT_THRESHOLD,
-            rule: ClassRule::Union,
+            threshold: crate::classes::DEFAULT_CLASS_THRESHOLD,
+            rule: PathDistanceRule::Union,
             other_thresholds: Vec::new(),
             what_if: None,
             has_expressions: false,
@@ -58,7 +58,7 @@ pub struct WaitOutcome {
     /// Number of classes at each of [`AnalysisOptions::other_thresholds`].
     pub other_classes: Vec<(f64, usize)>,
     /// Gaps and contradictions in the trace.
-    pub diagnostics: Diagnostics,
+    pub diagnostics: DiagnosticCounts,
     /// Steps of the critical path, which determines the run time, with their times in ns.
     pub critical_path: Vec<(StepId, u64)>,
     /// Time of the last event, in ns since the start of the run.
@@ -82,7 +82,7 @@ pub struct WaitOutcome {
 #[derive(Debug)]
 pub(crate) struct Location {
     pub(crate) process: ProcessId,
-    pub(crate) head: PathVersion,
+    pub(crate) head: PathVersionId,
     pub(crate) time_ns: u64,
     pub(crate) scaled_ns: u64,
     pub(crate) open: Option<OpenCall>,
@@ -93,8 +93,8 @@ pub(crate) struct OpenCall {
     pub(crate) enter_ns: u64,
     pub(crate) site: CodeId,
     /// The sends and receives of this call, unless it only starts them for a request.
-    pub(crate) sides: Vec<StartedSide>,
-    pub(crate) membership: Option<Membership>,
+    pub(crate) sides: Vec<StartedSendOrReceive>,
+    pub(crate) membership: Option<CollectiveMembership>,
     pub(crate) barrier: Option<BarrierEntry>,
 }
 
@@ -112,14 +112,14 @@ pub(crate) struct EndedCall {
 pub struct Analysis {
     pub(crate) options: AnalysisOptions,
     pub(crate) outcome: WaitOutcome,
-    pub(crate) versions: Versions,
-    pub(crate) origin: PathVersion,
+    pub(crate) versions: PathVersions,
+    pub(crate) origin: PathVersionId,
     pub(crate) locations: Vec<Option<Location>>,
-    pub(crate) messages: Messages,
-    pub(crate) collectives: Collectives,
-    pub(crate) objects: Objects,
+    pub(crate) messages: MessageMatcher,
+    pub(crate) collectives: CollectiveInstances,
+    pub(crate) objects: SynchronisationObjects,
     /// For each MPI job, the moment at which its first member had initialised MPI. The paths of all members continue from there.
-    pub(crate) jobs: HashMap<u32, Moment>,
+    pub(crate) jobs: HashMap<u32, PathMoment>,
     pub(crate) classes: WaitClasses,
     pub(crate) other_classes: Vec<WaitClasses>,
     pub(crate) executed: Vec<u64>,
@@ -140,8 +140,8 @@ pub struct TimeBlock {
 impl Analysis {
     /// Creates an analysis without events.
     pub fn new(options: AnalysisOptions) -> Self {
-        let mut versions = Versions::default();
-        let origin = versions.origin();
+        let mut versions = PathVersions::default();
+        let origin = versions.create_origin_version();
         let classes = WaitClasses::new(options.threshold, options.rule);
         let other_classes = options.other_thresholds.iter().map(|threshold| WaitClasses::new(*threshold, options.rule)).collect();
         Analysis {
@@ -151,9 +151,9 @@ impl Analysis {
             versions,
             origin,
             locations: Vec::new(),
-            messages: Messages::default(),
-            collectives: Collectives::default(),
-            objects: Objects::default(),
+            messages: MessageMatcher::default(),
+            collectives: CollectiveInstances::default(),
+            objects: SynchronisationObjects::default(),
             jobs: HashMap::new(),
             classes,
             other_classes,
@@ -181,7 +181,7 @@ impl Analysis {
         }
         let (head, from_ns, scaled_ns) = match created {
             Some(moment) => (moment.version, moment.time_ns, moment.scaled_ns),
-            None => (self.versions.share(self.origin), 0, 0),
+            None => (self.versions.share_version(self.origin), 0, 0),
         };
         self.locations[index] = Some(Location { process, head, time_ns: from_ns, scaled_ns, open: None });
         self.append(id, code, LocationState::Starting, time_ns - from_ns);
@@ -215,7 +215,7 @@ impl Analysis {
         let ended = EndedCall { id, process, enter_ns: open.enter_ns, exit_ns: time_ns, site: open.site };
         if let Call::Sleep(object, SleepKind::Condition(Some(mutex)), true) = call {
             let (object, mutex) = (object_key(process, *object), object_key(process, *mutex));
-            return self.complete_condition(ended, object, mutex);
+            return self.complete_condition_wait(ended, object, mutex);
         }
         self.complete_call(ended, open, call).into_iter().collect()
     }
@@ -318,12 +318,17 @@ impl Analysis {
 
     /// Saves the location's current path, so that it can later explain the wait of another location. The moment owns a reference to the
     /// path.
-    pub(crate) fn save_moment(&mut self, id: LocationId) -> Moment {
+    pub(crate) fn save_moment(&mut self, id: LocationId) -> PathMoment {
         let location = self.locations[id.0 as usize].as_ref().expect("callers have called `clamp_time`");
-        Moment { time_ns: location.time_ns, location: id, version: self.versions.share(location.head), scaled_ns: location.scaled_ns }
+        PathMoment {
+            time_ns: location.time_ns,
+            location: id,
+            version: self.versions.share_version(location.head),
+            scaled_ns: location.scaled_ns,
+        }
     }
 
-    pub(crate) fn release_moments(&mut self, moments: impl IntoIterator<Item = Moment>) {
+    pub(crate) fn release_moments(&mut self, moments: impl IntoIterator<Item = PathMoment>) {
         moments.into_iter().for_each(|moment| self.versions.release(moment.version));
     }
 }

@@ -17,11 +17,11 @@ pub struct ObjectId(pub u64);
 
 impl ObjectId {
     /// The lowest number of an object that several processes share. Addresses of programs are lower.
-    pub const FIRST_SHARED: u64 = 1 << 63;
+    pub const FIRST_SHARED_OBJECT: u64 = 1 << 63;
 
     /// Returns true if several processes share the object.
     pub fn is_shared(self) -> bool {
-        self.0 >= ObjectId::FIRST_SHARED
+        self.0 >= ObjectId::FIRST_SHARED_OBJECT
     }
 }
 
@@ -44,7 +44,7 @@ pub struct Message {
 
 /// Which members of a collective operation wait for which others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CollectiveRule {
+pub enum CollectiveWaitRule {
     /// Every member waits for all others, as in barriers and all-to-all operations.
     All,
     /// Every member waits for the root.
@@ -64,7 +64,7 @@ pub struct Collective {
     /// The communicator on which the operation is called.
     pub communicator: CommunicatorId,
     /// Which members wait for which.
-    pub rule: CollectiveRule,
+    pub rule: CollectiveWaitRule,
     /// Whether the caller is the root.
     pub is_root: bool,
     /// Rank of the caller.

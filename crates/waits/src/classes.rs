@@ -10,21 +10,21 @@
 use crate::call::WaitKind;
 use crate::hash::Map;
 use crate::step::{CodeId, LocationId, LocationState, StepId, Steps};
-use crate::versions::{PathDifference, merge_equal};
+use crate::versions::{PathDifference, merge_equal_neighbours};
 use crate::wait::Wait;
 use std::collections::BTreeSet;
 
 /// Default for the distance below which two paths are equivalent. Equivalent paths may spend a quarter of their time in different code. On
 /// three recordings, 0.25 gives 1.3 to 1.5 times as many classes, and 1 gives 0.6 to 0.9 times as many (docs/benchmarks/constants.md).
-pub const DEFAULT_THRESHOLD: f64 = 0.5;
+pub const DEFAULT_CLASS_THRESHOLD: f64 = 0.5;
 /// Maximum number of classes at a call site, which limits the time to classify a wait. When it is reached, a wait that fits no class is
 /// added to the nearest one. On three recordings, a limit of 16 costs one of them 16 % of its classes, and a limit of 1,000 changes
 /// nothing.
-pub const MAX_CLASSES: usize = 64;
+pub const MAX_CLASSES_PER_SITE: usize = 64;
 
 /// Which code is taken into account for the distance of two paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClassRule {
+pub enum PathDistanceRule {
     /// Code that is on at least one of the paths.
     Union,
     /// Only code that is on both paths, as in the Carnival paper. Two paths without common code then have the distance 0.
@@ -41,23 +41,23 @@ pub struct WaitSite {
 }
 
 /// For each code block and state in a path, its share of the path's time. Ordered by code and state.
-type Shares = Vec<((CodeId, LocationState), f64)>;
+type CodeTimeShares = Vec<((CodeId, LocationState), f64)>;
 
 /// The shares of code blocks in the longer and in the shorter path of a wait.
 #[derive(Clone, Debug)]
-pub struct PathShares([Shares; 2]);
+pub struct WaitPathShares([CodeTimeShares; 2]);
 
-impl PathShares {
+impl WaitPathShares {
     /// Computes the shares for the two paths of a wait.
     pub fn new(steps: &Steps, wait: &Wait) -> Self {
-        PathShares([compute_shares(steps, &wait.paths.plus), compute_shares(steps, &wait.paths.minus)])
+        WaitPathShares([compute_shares(steps, &wait.paths.plus), compute_shares(steps, &wait.paths.minus)])
     }
 }
 
 /// The first wait in a class. Other waits belong to the class if their paths are similar to those of this one.
 #[derive(Clone, Debug)]
-pub struct Representative {
-    shares: [Shares; 2],
+pub struct RepresentativeWait {
+    shares: [CodeTimeShares; 2],
     /// The location that waited.
     pub location: LocationId,
     /// Start of the wait in ns since the origin.
@@ -70,7 +70,7 @@ pub struct Representative {
 
 /// How similar the waits in a class are to the representative. The distance of a wait is the larger one of the distances of its two paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Distances {
+pub struct ClassDistances {
     /// Sum of the distances of all waits, including the representative, whose distance is 0.
     pub sum: f64,
     /// The largest distance of any wait.
@@ -92,9 +92,9 @@ pub struct ClassMember {
 #[derive(Clone, Debug)]
 pub struct WaitClass {
     /// The first wait in the class.
-    pub representative: Representative,
+    pub representative: RepresentativeWait,
     /// Distances of all waits from the first wait.
-    pub distances: Distances,
+    pub distances: ClassDistances,
     /// Number of waits in the class.
     pub occurrences: u64,
     /// Length of the shortest wait in ns.
@@ -143,31 +143,31 @@ pub struct SiteWaits {
 #[derive(Clone, Debug)]
 pub struct WaitClasses {
     threshold: f64,
-    rule: ClassRule,
+    rule: PathDistanceRule,
     sites: Map<WaitSite, SiteWaits>,
 }
 
 impl WaitClasses {
     /// Creates an empty set of classes.
-    pub fn new(threshold: f64, rule: ClassRule) -> Self {
+    pub fn new(threshold: f64, rule: PathDistanceRule) -> Self {
         WaitClasses { threshold, rule, sites: Map::default() }
     }
 
     /// Adds a wait to the class to which it belongs, and returns that class.
-    pub fn add(&mut self, wait: &Wait, shares: &PathShares) -> ClassMember {
+    pub fn add(&mut self, wait: &Wait, shares: &WaitPathShares) -> ClassMember {
         let (class, distance) = self.find_or_create_class(wait, shares);
         class.add(wait);
         ClassMember { location: class.representative.location, enter_ns: class.representative.enter_ns, distance }
     }
 
     /// Counts a wait in its class without adding its paths. This is enough to determine the number of classes.
-    pub fn count_wait(&mut self, wait: &Wait, shares: &PathShares) {
+    pub fn count_wait(&mut self, wait: &Wait, shares: &WaitPathShares) {
         self.find_or_create_class(wait, shares).0.occurrences += 1;
     }
 
     /// Returns the class to which a wait belongs, and the wait's distance from its representative. Creates the class if necessary, and
     /// updates the distances of the class.
-    fn find_or_create_class(&mut self, wait: &Wait, PathShares(shares): &PathShares) -> (&mut WaitClass, f64) {
+    fn find_or_create_class(&mut self, wait: &Wait, WaitPathShares(shares): &WaitPathShares) -> (&mut WaitClass, f64) {
         let site = WaitSite { code: wait.site, kind: wait.kind };
         let waits =
             self.sites.entry(site).or_insert_with(|| SiteWaits { site, occurrences: 0, total_ns: 0, newest: 0, classes: Vec::new() });
@@ -176,13 +176,13 @@ impl WaitClasses {
         let (rule, threshold) = (self.rule, self.threshold);
         let near = |index: usize| {
             let class = waits.classes.get(index)?;
-            let distance = class.representative.distance(rule, shares, threshold);
+            let distance = class.representative.distance_to(rule, shares, threshold);
             (distance < threshold).then_some((index, distance))
         };
         // The class of the previous wait is tried first, because consecutive waits tend to belong to the same class.
         let mut found = near(waits.newest).or_else(|| (0..waits.classes.len()).find_map(near));
-        if found.is_none() && waits.classes.len() >= MAX_CLASSES {
-            let far = |index: usize| (index, waits.classes[index].representative.distance(rule, shares, f64::INFINITY));
+        if found.is_none() && waits.classes.len() >= MAX_CLASSES_PER_SITE {
+            let far = |index: usize| (index, waits.classes[index].representative.distance_to(rule, shares, f64::INFINITY));
             found = (0..waits.classes.len()).map(far).min_by(|a, b| a.1.total_cmp(&b.1));
         }
         let (index, distance) = found.unwrap_or_else(|| {
@@ -212,20 +212,26 @@ impl WaitClasses {
     }
 }
 
-impl Representative {
+impl RepresentativeWait {
     /// Returns the distance of a wait, which is the larger one of the distances of its two paths. If the result is at least `limit`, the
     /// exact distance may be larger.
-    fn distance(&self, rule: ClassRule, shares: &[Shares; 2], limit: f64) -> f64 {
+    fn distance_to(&self, rule: PathDistanceRule, shares: &[CodeTimeShares; 2], limit: f64) -> f64 {
         (0..2).map(|side| path_distance(rule, &self.shares[side], &shares[side], limit)).fold(0.0, f64::max)
     }
 }
 
 impl WaitClass {
-    fn new(wait: &Wait, shares: [Shares; 2]) -> Self {
+    fn new(wait: &Wait, shares: [CodeTimeShares; 2]) -> Self {
         let Wait { location, enter_ns, wait_ns, paths, .. } = wait;
         WaitClass {
-            representative: Representative { shares, location: *location, enter_ns: *enter_ns, wait_ns: *wait_ns, paths: paths.clone() },
-            distances: Distances::default(),
+            representative: RepresentativeWait {
+                shares,
+                location: *location,
+                enter_ns: *enter_ns,
+                wait_ns: *wait_ns,
+                paths: paths.clone(),
+            },
+            distances: ClassDistances::default(),
             occurrences: 0,
             min_ns: u64::MAX,
             max_ns: 0,
@@ -254,17 +260,17 @@ impl WaitClass {
 
 /// Returns the share of each code block in a path. Time without a processor is ignored. If the path contains no other time, the result is
 /// empty.
-fn compute_shares(steps: &Steps, path: &[(StepId, u64)]) -> Shares {
+fn compute_shares(steps: &Steps, path: &[(StepId, u64)]) -> CodeTimeShares {
     let executed = || path.iter().map(|(id, ns)| (steps.get(*id), *ns)).filter(|(step, _)| step.state != LocationState::Ready);
     let total: u64 = executed().map(|(_, ns)| ns).sum();
-    let mut shares: Shares = executed().map(|(step, ns)| ((step.code, step.state), ns as f64 / total.max(1) as f64)).collect();
+    let mut shares: CodeTimeShares = executed().map(|(step, ns)| ((step.code, step.state), ns as f64 / total.max(1) as f64)).collect();
     shares.sort_by_key(|(key, _)| *key);
-    merge_equal(&mut shares);
+    merge_equal_neighbours(&mut shares);
     shares
 }
 
 /// Returns the distance of two paths. If the result is at least `limit`, the exact distance may be larger.
-fn path_distance(rule: ClassRule, one: &Shares, other: &Shares, limit: f64) -> f64 {
+fn path_distance(rule: PathDistanceRule, one: &CodeTimeShares, other: &CodeTimeShares, limit: f64) -> f64 {
     let (mut i, mut j, mut sum) = (0, 0, 0.0);
     while (i < one.len() || j < other.len()) && sum < limit {
         let order = match (one.get(i), other.get(j)) {
@@ -277,7 +283,7 @@ fn path_distance(rule: ClassRule, one: &Shares, other: &Shares, limit: f64) -> f
             std::cmp::Ordering::Less => (one[i].1, false),
             std::cmp::Ordering::Greater => (other[j].1, false),
         };
-        if is_common || rule == ClassRule::Union {
+        if is_common || rule == PathDistanceRule::Union {
             sum += difference;
         }
         i += usize::from(order != std::cmp::Ordering::Greater);
@@ -290,22 +296,22 @@ fn path_distance(rule: ClassRule, one: &Shares, other: &Shares, limit: f64) -> f
 mod tests {
     use super::*;
 
-    fn path(parts: &[(u32, f64)]) -> Shares {
+    fn path(parts: &[(u32, f64)]) -> CodeTimeShares {
         parts.iter().map(|(code, share)| ((CodeId(*code), LocationState::Computing), *share)).collect()
     }
 
     #[test]
     fn disjoint_paths_have_distance_2_but_0_by_the_papers_rule() {
         let (a, b) = (path(&[(1, 1.0)]), path(&[(2, 1.0)]));
-        assert_eq!(path_distance(ClassRule::Union, &a, &b, 3.0), 2.0);
-        assert_eq!(path_distance(ClassRule::Paper, &a, &b, 3.0), 0.0);
+        assert_eq!(path_distance(PathDistanceRule::Union, &a, &b, 3.0), 2.0);
+        assert_eq!(path_distance(PathDistanceRule::Paper, &a, &b, 3.0), 0.0);
     }
 
     #[test]
     fn distance_is_twice_the_share_spent_in_other_code() {
         let (a, b) = (path(&[(1, 0.5), (2, 0.5)]), path(&[(1, 0.75), (3, 0.25)]));
-        assert_eq!(path_distance(ClassRule::Union, &a, &b, 3.0), 1.0);
-        assert_eq!(path_distance(ClassRule::Paper, &a, &b, 3.0), 0.25);
-        assert_eq!(path_distance(ClassRule::Union, &a, &Vec::new(), 3.0), 1.0);
+        assert_eq!(path_distance(PathDistanceRule::Union, &a, &b, 3.0), 1.0);
+        assert_eq!(path_distance(PathDistanceRule::Paper, &a, &b, 3.0), 0.25);
+        assert_eq!(path_distance(PathDistanceRule::Union, &a, &Vec::new(), 3.0), 1.0);
     }
 }

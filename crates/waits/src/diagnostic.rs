@@ -68,13 +68,13 @@ impl fmt::Display for Diagnostic {
 
 /// The gaps and contradictions that were found in a trace, by kind.
 #[derive(Clone, Debug, Default)]
-pub struct Diagnostics {
-    found: BTreeMap<Diagnostic, FoundDiagnostic>,
+pub struct DiagnosticCounts {
+    found: BTreeMap<Diagnostic, DiagnosticOccurrences>,
 }
 
 /// Number of occurrences of a kind, and where the first one was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FoundDiagnostic {
+pub struct DiagnosticOccurrences {
     /// Number of occurrences.
     pub count: u64,
     /// Location of the first occurrence.
@@ -83,14 +83,14 @@ pub struct FoundDiagnostic {
     pub time_ns: u64,
 }
 
-impl Diagnostics {
+impl DiagnosticCounts {
     /// Counts an occurrence. If it is the first of its kind, stores its location and time.
     pub fn add(&mut self, diagnostic: Diagnostic, location: LocationId, time_ns: u64) {
-        self.found.entry(diagnostic).or_insert(FoundDiagnostic { count: 0, location, time_ns }).count += 1;
+        self.found.entry(diagnostic).or_insert(DiagnosticOccurrences { count: 0, location, time_ns }).count += 1;
     }
 
     /// Iterates over the kinds that occurred.
-    pub fn iter(&self) -> impl Iterator<Item = (Diagnostic, FoundDiagnostic)> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = (Diagnostic, DiagnosticOccurrences)> + '_ {
         self.found.iter().map(|(diagnostic, found)| (*diagnostic, *found))
     }
 

@@ -92,14 +92,14 @@ impl Expansion {
     pub(crate) fn add_wait(&mut self, wait: &Wait, placement: ClassMember) {
         let (own, other) = (self.current[&wait.location], self.current[&wait.releaser]);
         let released_ns = wait.enter_ns + wait.wait_ns;
-        let since_ns = self.last_synchronised(own, other, u64::MAX);
+        let since_ns = self.last_synchronisation_ns(own, other, u64::MAX);
         let mut first = [(other, released_ns), (own, wait.enter_ns)].map(|(history, until_ns)| {
             let mut path = Vec::new();
             self.append_parts(history, since_ns, until_ns, &mut path);
             path
         });
         let expanded = [0, 1].map(|side| self.expand(&first[side]));
-        first.iter_mut().for_each(merge_equal_parts);
+        first.iter_mut().for_each(merge_equal_path_parts);
         let ([plus, minus], [longer, shorter]) = (first, expanded);
         let number = self.waits.len();
         let Wait { location, releaser, site, kind, enter_ns, wait_ns, .. } = *wait;
@@ -127,7 +127,7 @@ impl Expansion {
 
     /// Returns the last time, up to `until_ns`, at which the locations of two histories synchronised. At that time, their expanded paths
     /// are the same.
-    fn last_synchronised(&self, one: usize, other: usize, until_ns: u64) -> u64 {
+    fn last_synchronisation_ns(&self, one: usize, other: usize, until_ns: u64) -> u64 {
         if one == other {
             return until_ns;
         }
@@ -137,7 +137,7 @@ impl Expansion {
         }
         let (young, old) = if one > other { (one, other) } else { (other, one) };
         let LocationHistory { begin_ns, parent, .. } = self.histories[young];
-        parent.map_or(0, |parent| self.last_synchronised(parent, old, begin_ns.min(until_ns)))
+        parent.map_or(0, |parent| self.last_synchronisation_ns(parent, old, begin_ns.min(until_ns)))
     }
 
     /// Appends the parts of a history between two times to `path`, in chronological order.
@@ -171,7 +171,7 @@ impl Expansion {
 }
 
 /// Merges parts that are equal, by adding their times to the first one.
-fn merge_equal_parts(path: &mut Vec<(PathPart, i128)>) {
+fn merge_equal_path_parts(path: &mut Vec<(PathPart, i128)>) {
     let mut merged: Vec<(PathPart, i128)> = Vec::new();
     let mut indices: HashMap<PathPart, usize> = HashMap::new();
     for (part, ns) in path.drain(..) {

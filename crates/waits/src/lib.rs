@@ -41,11 +41,11 @@ pub mod versions;
 pub mod wait;
 
 pub use analysis::{Analysis, AnalysisOptions, WaitOutcome};
-pub use call::{Call, CollectiveRule, WaitKind};
+pub use call::{Call, CollectiveWaitRule, WaitKind};
 pub use causes::{Cause, find_causes};
-pub use classes::{ClassMember, ClassRule, Distances, LongestWait, Representative, SiteWaits, WaitClass, WaitSite};
-pub use diagnostic::{Diagnostic, Diagnostics};
+pub use classes::{ClassDistances, ClassMember, LongestWait, PathDistanceRule, RepresentativeWait, SiteWaits, WaitClass, WaitSite};
+pub use diagnostic::{Diagnostic, DiagnosticCounts};
 pub use expansion::{ExpandedWait, PathPart, WaitExpression};
-pub use redundancy::{Explanation, explain};
+pub use redundancy::{WaitExplanation, explain_wait_class};
 pub use step::{CodeId, LocationId, LocationState, ProcessId, Step, StepId, Steps};
 pub use wait::Wait;

@@ -5,14 +5,14 @@
 //! gets its position then.
 
 use crate::call::{Collective, CommunicatorId, Message, MultiExchange, RequestId, WaitKind};
-use crate::collectives::Membership;
+use crate::collectives::CollectiveMembership;
 use crate::hash::Map;
 use crate::step::ProcessId;
-use crate::wait::Moment;
+use crate::wait::PathMoment;
 use std::collections::VecDeque;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Channel {
+struct MessageChannel {
     communicator: CommunicatorId,
     from: ProcessId,
     to: ProcessId,
@@ -20,9 +20,9 @@ struct Channel {
 }
 
 #[derive(Clone, Debug, Default)]
-struct MessagePair {
-    send: Option<Moment>,
-    receive: Option<Moment>,
+struct MatchedMessagePair {
+    send: Option<PathMoment>,
+    receive: Option<PathMoment>,
     /// Whether the send is complete, and whether the receive is complete.
     is_done: [bool; 2],
 }
@@ -31,7 +31,7 @@ struct MessagePair {
 struct ChannelQueue {
     /// Position in the channel of the first element of `pairs`.
     first: u64,
-    pairs: VecDeque<MessagePair>,
+    pairs: VecDeque<MatchedMessagePair>,
     sends: u64,
     receives: u64,
 }
@@ -39,7 +39,7 @@ struct ChannelQueue {
 /// A send or receive, identified by its channel and its position there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessagePosition {
-    channel: Channel,
+    channel: MessageChannel,
     number: u64,
     is_receive: bool,
     is_buffered: bool,
@@ -57,11 +57,11 @@ impl MessagePosition {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub enum StartedSide {
+pub enum StartedSendOrReceive {
     /// A send or receive whose position in its channel is known.
     Placed(MessagePosition),
     /// A receive from any source or with any tag, which started at this moment. It gets a position when it completes.
-    AnySource(Message, Moment),
+    AnySource(Message, PathMoment),
     /// A send that cannot be matched with a receive, because its destination or its tag is unknown.
     Unmatchable,
 }
@@ -85,45 +85,51 @@ pub enum PreparedOperation {
 
 #[derive(Clone, Debug)]
 pub enum StartedOperation {
-    Message(StartedSide),
+    Message(StartedSendOrReceive),
     /// Several sends and receives, and the kind of a wait for them.
-    MultiExchange(Vec<StartedSide>, WaitKind),
-    Collective(Membership),
+    MultiExchange(Vec<StartedSendOrReceive>, WaitKind),
+    Collective(CollectiveMembership),
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Messages {
-    channels: Map<Channel, ChannelQueue>,
+pub struct MessageMatcher {
+    channels: Map<MessageChannel, ChannelQueue>,
     /// For each receiving process, the channels to it.
-    incoming: Map<ProcessId, Vec<Channel>>,
+    incoming: Map<ProcessId, Vec<MessageChannel>>,
     /// Operations of requests, by process and request handle.
     pub requests: Map<(ProcessId, RequestId), MessageRequest>,
 }
 
-impl Messages {
-    /// Adds a send or receive that starts at `moment`. The result owns the moment, unless it is [`StartedSide::Unmatchable`].
-    pub fn start_side(&mut self, own: ProcessId, message: Message, is_receive: bool, moment: Moment) -> StartedSide {
+impl MessageMatcher {
+    /// Adds a send or receive that starts at `moment`. The result owns the moment, unless it is [`StartedSendOrReceive::Unmatchable`].
+    pub fn start_send_or_receive(
+        &mut self,
+        own: ProcessId,
+        message: Message,
+        is_receive: bool,
+        moment: PathMoment,
+    ) -> StartedSendOrReceive {
         match (message.peer, message.tag) {
             (Some(peer), Some(tag)) => {
-                let place = self.add_side(own, peer, tag, message.communicator, is_receive, moment);
-                StartedSide::Placed(MessagePosition { is_buffered: message.is_buffered, ..place })
+                let place = self.add_send_or_receive(own, peer, tag, message.communicator, is_receive, moment);
+                StartedSendOrReceive::Placed(MessagePosition { is_buffered: message.is_buffered, ..place })
             }
-            _ if is_receive => StartedSide::AnySource(message, moment),
-            _ => StartedSide::Unmatchable,
+            _ if is_receive => StartedSendOrReceive::AnySource(message, moment),
+            _ => StartedSendOrReceive::Unmatchable,
         }
     }
 
-    fn add_side(
+    fn add_send_or_receive(
         &mut self,
         own: ProcessId,
         peer: ProcessId,
         tag: i32,
         communicator: CommunicatorId,
         is_receive: bool,
-        moment: Moment,
+        moment: PathMoment,
     ) -> MessagePosition {
         let (from, to) = if is_receive { (peer, own) } else { (own, peer) };
-        let channel = Channel { communicator, from, to, tag };
+        let channel = MessageChannel { communicator, from, to, tag };
         let queue = self.channels.entry(channel).or_insert_with(|| {
             self.incoming.entry(to).or_default().push(channel);
             ChannelQueue::default()
@@ -132,7 +138,7 @@ impl Messages {
         let number = *count;
         *count += 1;
         while queue.first + queue.pairs.len() as u64 <= number {
-            queue.pairs.push_back(MessagePair::default());
+            queue.pairs.push_back(MatchedMessagePair::default());
         }
         let pair = &mut queue.pairs[(number - queue.first) as usize];
         *if is_receive { &mut pair.receive } else { &mut pair.send } = Some(moment);
@@ -140,17 +146,22 @@ impl Messages {
     }
 
     /// Assigns a position to a receive from any source whose sender and tag are now known. Returns other sends and receives unchanged.
-    pub fn assign_position(&mut self, own: ProcessId, side: StartedSide, actual: Option<(ProcessId, i32)>) -> StartedSide {
+    pub fn assign_channel_position(
+        &mut self,
+        own: ProcessId,
+        side: StartedSendOrReceive,
+        actual: Option<(ProcessId, i32)>,
+    ) -> StartedSendOrReceive {
         match (side, actual) {
-            (StartedSide::AnySource(message, moment), Some((peer, tag))) => {
-                StartedSide::Placed(self.add_side(own, peer, tag, message.communicator, true, moment))
+            (StartedSendOrReceive::AnySource(message, moment), Some((peer, tag))) => {
+                StartedSendOrReceive::Placed(self.add_send_or_receive(own, peer, tag, message.communicator, true, moment))
             }
             _ => side,
         }
     }
 
     /// Returns the moment at which the matching send or receive started; `None` if it has not started yet.
-    pub fn partner_start(&self, place: MessagePosition) -> Option<Moment> {
+    pub fn partner_start_moment(&self, place: MessagePosition) -> Option<PathMoment> {
         let queue = self.channels.get(&place.channel)?;
         let pair = queue.pairs.get(usize::try_from(place.number.checked_sub(queue.first)?).ok()?)?;
         if place.is_receive { pair.send } else { pair.receive }
@@ -158,11 +169,11 @@ impl Messages {
 
     /// Returns true if a message to the same process that was sent earlier has not been received yet. In that case, messages are received
     /// in the wrong order.
-    pub fn is_overtaken(&self, place: MessagePosition) -> bool {
+    pub fn has_earlier_unreceived_send(&self, place: MessagePosition) -> bool {
         // Maximum number of channels to look at, which limits the time for each wait.
-        const MAX_CHANNELS: usize = 256;
-        let Some(send) = self.partner_start(place).filter(|_| place.is_receive) else { return false };
-        let incoming = self.incoming.get(&place.channel.to).into_iter().flatten().take(MAX_CHANNELS);
+        const MAX_EXAMINED_CHANNELS: usize = 256;
+        let Some(send) = self.partner_start_moment(place).filter(|_| place.is_receive) else { return false };
+        let incoming = self.incoming.get(&place.channel.to).into_iter().flatten().take(MAX_EXAMINED_CHANNELS);
         incoming.filter(|channel| **channel != place.channel).any(|channel| {
             let queue = &self.channels[channel];
             let first = queue.receives.checked_sub(queue.first).and_then(|index| queue.pairs.get(index as usize));
@@ -172,14 +183,14 @@ impl Messages {
 
     /// Returns the moment of the send for which a probe waits: that of the next message that has not been received. Returns `None` if the
     /// probe does not specify the channel, or if there is no such message.
-    pub fn first_unreceived_send(&self, own: ProcessId, message: Message) -> Option<Moment> {
-        let channel = Channel { communicator: message.communicator, from: message.peer?, to: own, tag: message.tag? };
+    pub fn first_unreceived_send(&self, own: ProcessId, message: Message) -> Option<PathMoment> {
+        let channel = MessageChannel { communicator: message.communicator, from: message.peer?, to: own, tag: message.tag? };
         let queue = self.channels.get(&channel)?;
         queue.pairs.get(usize::try_from(queue.receives.checked_sub(queue.first)?).ok()?)?.send
     }
 
     /// Records that a send or receive is complete. Returns moments that are no longer needed and that the caller must release.
-    pub fn complete_side(&mut self, place: MessagePosition) -> Vec<Moment> {
+    pub fn complete_send_or_receive(&mut self, place: MessagePosition) -> Vec<PathMoment> {
         let mut ended = Vec::new();
         let Some(queue) = self.channels.get_mut(&place.channel) else { return ended };
         let Some(pair) = place.number.checked_sub(queue.first).and_then(|i| queue.pairs.get_mut(i as usize)) else { return ended };
@@ -195,11 +206,11 @@ impl Messages {
 
     /// Removes a send or receive that was cancelled. If a later one has started on the same channel, it is completed instead of removed, so
     /// that the positions of later ones remain valid. Returns moments that are no longer needed and that the caller must release.
-    pub fn cancel_side(&mut self, place: MessagePosition) -> Vec<Moment> {
+    pub fn cancel_send_or_receive(&mut self, place: MessagePosition) -> Vec<PathMoment> {
         let Some(queue) = self.channels.get_mut(&place.channel) else { return Vec::new() };
         let count = if place.is_receive { &mut queue.receives } else { &mut queue.sends };
         if place.number + 1 != *count {
-            return self.complete_side(place);
+            return self.complete_send_or_receive(place);
         }
         *count -= 1;
         let last = queue.pairs.len() as u64 + queue.first == place.number + 1;
@@ -216,11 +227,11 @@ impl Messages {
         pair.is_some_and(|pair| pair.is_done[1])
     }
 
-    pub fn unmatched_receives(&self) -> impl Iterator<Item = Moment> + '_ {
+    pub fn unmatched_receives(&self) -> impl Iterator<Item = PathMoment> + '_ {
         self.channels.values().flat_map(|queue| queue.pairs.iter()).filter(|pair| pair.send.is_none()).filter_map(|pair| pair.receive)
     }
 
-    pub fn unmatched_sends(&self) -> impl Iterator<Item = Moment> + '_ {
+    pub fn unmatched_sends(&self) -> impl Iterator<Item = PathMoment> + '_ {
         self.channels.values().flat_map(|queue| queue.pairs.iter()).filter(|pair| pair.receive.is_none()).filter_map(|pair| pair.send)
     }
 }

@@ -3,7 +3,7 @@
 use crate::call::{ObjectId, ThreadToken};
 use crate::hash::Map;
 use crate::step::{LocationId, ProcessId};
-use crate::wait::Moment;
+use crate::wait::PathMoment;
 use std::collections::VecDeque;
 
 /// An object, and the process in which its number is valid.
@@ -15,11 +15,11 @@ pub fn object_key(process: ProcessId, object: ObjectId) -> ObjectKey {
 }
 
 /// Maximum number of wake-ups that are stored per object, until the threads that were woken return from their calls.
-const MAX_WAKE_UPS: usize = 256;
+const MAX_STORED_WAKE_UPS: usize = 256;
 
 #[derive(Clone, Copy, Debug)]
 struct WakeUp {
-    moment: Moment,
+    moment: PathMoment,
     /// Number of threads that this call may have woken and that have not been found yet.
     left: u64,
 }
@@ -33,7 +33,7 @@ struct Barrier {
 
 #[derive(Clone, Debug, Default)]
 struct BarrierRound {
-    last: Option<Moment>,
+    last: Option<PathMoment>,
     entered: u32,
     left: u32,
     is_complete: bool,
@@ -43,23 +43,23 @@ struct BarrierRound {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BarrierEntry(ObjectKey, u64);
 
-/// The state of all synchronisation objects. If a function returns a [`Moment`], the caller must release it, unless the function's
+/// The state of all synchronisation objects. If a function returns a [`PathMoment`], the caller must release it, unless the function's
 /// documentation says otherwise.
 #[derive(Clone, Debug, Default)]
-pub struct Objects {
+pub struct SynchronisationObjects {
     /// For each lock, the last releases by two different locations, the later one first.
-    unlocks: Map<ObjectKey, [Option<Moment>; 2]>,
+    unlocks: Map<ObjectKey, [Option<PathMoment>; 2]>,
     wakes: Map<ObjectKey, VecDeque<WakeUp>>,
     barriers: Map<ObjectKey, Barrier>,
     rounds: Map<(ObjectKey, u64), BarrierRound>,
     /// For threads that have been created but have not started yet, the moments of creation.
-    pub created: Map<ThreadToken, Moment>,
+    pub created: Map<ThreadToken, PathMoment>,
     /// For threads that have ended but have not been joined yet, the moments at which they ended.
-    pub ended: Map<ThreadToken, Moment>,
+    pub ended: Map<ThreadToken, PathMoment>,
 }
 
-impl Objects {
-    pub fn unlock(&mut self, object: ObjectKey, moment: Moment) -> Option<Moment> {
+impl SynchronisationObjects {
+    pub fn unlock(&mut self, object: ObjectKey, moment: PathMoment) -> Option<PathMoment> {
         let newest = self.unlocks.entry(object).or_default();
         if newest[0].is_some_and(|first| first.location == moment.location) {
             return newest[0].replace(moment);
@@ -71,21 +71,21 @@ impl Objects {
 
     /// Returns the moment at which a location other than `own` last released a lock. The moment is still needed, so the caller must not
     /// release it.
-    pub fn last_unlock(&self, object: ObjectKey, own: LocationId) -> Option<Moment> {
+    pub fn last_unlock_by_other(&self, object: ObjectKey, own: LocationId) -> Option<PathMoment> {
         let newest = self.unlocks.get(&object)?;
         newest.iter().flatten().find(|moment| moment.location != own).copied()
     }
 
     /// Records a call that wakes at most `count` threads that sleep on the object.
-    pub fn wake(&mut self, object: ObjectKey, count: u64, moment: Moment) -> Option<Moment> {
+    pub fn wake(&mut self, object: ObjectKey, count: u64, moment: PathMoment) -> Option<PathMoment> {
         let wakes = self.wakes.entry(object).or_default();
         wakes.push_back(WakeUp { moment, left: count.max(1) });
-        if wakes.len() > MAX_WAKE_UPS { wakes.pop_front().map(|wake| wake.moment) } else { None }
+        if wakes.len() > MAX_STORED_WAKE_UPS { wakes.pop_front().map(|wake| wake.moment) } else { None }
     }
 
     /// Returns the last wake-up since `enter_ns` that may have woken the location `own`, and counts this location as woken by it. The
     /// caller must not release the moment.
-    pub fn take_wake(&mut self, object: ObjectKey, own: LocationId, enter_ns: u64) -> Option<Moment> {
+    pub fn take_wake_up_of(&mut self, object: ObjectKey, own: LocationId, enter_ns: u64) -> Option<PathMoment> {
         let wakes = self.wakes.get_mut(&object)?;
         let since = wakes.iter_mut().rev().take_while(|wake| wake.moment.time_ns >= enter_ns);
         let found = { since }.find(|wake| wake.left > 0 && wake.moment.location != own)?;
@@ -94,7 +94,7 @@ impl Objects {
     }
 
     /// Records that a thread enters a barrier for `count` threads. Returns the entry, and a moment that the caller must release.
-    pub fn enter_barrier(&mut self, object: ObjectKey, count: u32, moment: Moment) -> (BarrierEntry, Option<Moment>) {
+    pub fn enter_barrier(&mut self, object: ObjectKey, count: u32, moment: PathMoment) -> (BarrierEntry, Option<PathMoment>) {
         let barrier = self.barriers.entry(object).or_default();
         let number = barrier.number;
         barrier.entered += 1;
@@ -110,11 +110,11 @@ impl Objects {
 
     /// Returns the last entry into a round of a barrier, which ended the waits of the other threads. Returns `None` if some thread has not
     /// entered yet. The caller must not release the moment.
-    pub fn last_entry(&self, place: BarrierEntry) -> Option<Moment> {
+    pub fn last_entry(&self, place: BarrierEntry) -> Option<PathMoment> {
         self.rounds.get(&(place.0, place.1)).filter(|round| round.is_complete)?.last
     }
 
-    pub fn leave_barrier(&mut self, place: BarrierEntry) -> Option<Moment> {
+    pub fn leave_barrier(&mut self, place: BarrierEntry) -> Option<PathMoment> {
         let round = self.rounds.get_mut(&(place.0, place.1))?;
         round.left += 1;
         if !round.is_complete || round.left < round.entered {

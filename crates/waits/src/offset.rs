@@ -12,9 +12,9 @@
 /// Maximum difference between the rates of two clocks. The kernel adjusts a clock by at most 500 ppm.
 const MAX_RATE_DIFFERENCE: f64 = 1e-3;
 /// Maximum number of times that the run is divided into halves.
-const MAX_HALVINGS: u32 = 6;
+const MAX_RUN_HALVINGS: u32 = 6;
 /// Number of steps in a search for a slope. Each step reduces the interval by at least a third.
-const SEARCH_STEPS: usize = 100;
+const SLOPE_SEARCH_STEPS: usize = 100;
 
 /// The offset of a clock as a piecewise linear function of time. It is 0 if there are no knots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,15 +51,15 @@ impl OffsetCurve {
 }
 
 /// A bound on the offset of a clock: the time on the clock at which it applies, and the bound, both in ns.
-pub type Bound = (i128, i128);
+pub type OffsetBound = (i128, i128);
 
 /// Lower and upper bounds on the offset of a clock.
 #[derive(Clone, Debug, Default)]
 pub struct OffsetBounds {
     /// Lower bounds, from messages that were sent on the host of the clock.
-    pub lower: Vec<Bound>,
+    pub lower: Vec<OffsetBound>,
     /// Upper bounds, from messages that were received on the host of the clock.
-    pub upper: Vec<Bound>,
+    pub upper: Vec<OffsetBound>,
 }
 
 /// An estimate of a clock's offset.
@@ -77,7 +77,7 @@ impl OffsetBounds {
     /// Estimates the offset. Returns `None` if there are no messages in one of the directions.
     pub fn estimate(&self) -> Option<OffsetEstimate> {
         let mut pieces = Vec::new();
-        OffsetPiece::fit_lines(self, MAX_HALVINGS, &mut pieces)?;
+        OffsetPiece::fit_lines(self, MAX_RUN_HALVINGS, &mut pieces)?;
         let mut knots = Vec::new();
         let mut error: f64 = 0.0;
         for (index, piece) in pieces.iter().enumerate() {
@@ -103,12 +103,12 @@ impl OffsetBounds {
 
     /// Splits the bounds into those before the time `middle` and those at or after it.
     fn split_at(&self, middle: i128) -> [OffsetBounds; 2] {
-        let part = |bounds: &[Bound], is_first: bool| bounds.iter().copied().filter(|(at, _)| (*at < middle) == is_first).collect();
+        let part = |bounds: &[OffsetBound], is_first: bool| bounds.iter().copied().filter(|(at, _)| (*at < middle) == is_first).collect();
         [true, false].map(|is_first| OffsetBounds { lower: part(&self.lower, is_first), upper: part(&self.upper, is_first) })
     }
 
     /// Returns the mean of the highest lower bound and the lowest upper bound; `None` if there are no bounds on one of the sides.
-    fn tightest_middle(&self) -> Option<i128> {
+    fn middle_of_tightest_bounds(&self) -> Option<i128> {
         let (low, high) = (self.lower.iter().map(|b| b.1).max()?, self.upper.iter().map(|b| b.1).min()?);
         Some((low + high) / 2)
     }
@@ -140,14 +140,14 @@ impl OffsetPiece {
         let middle = begin + (end - begin) / 2;
         let halves = bounds.split_at(middle);
         let band = OffsetBand::new(bounds, begin)?;
-        let guess = match (halves[0].tightest_middle(), halves[1].tightest_middle()) {
+        let guess = match (halves[0].middle_of_tightest_bounds(), halves[1].middle_of_tightest_bounds()) {
             (Some(first), Some(second)) if end > begin => {
                 ((second - first) as f64 / ((end - begin) as f64 / 2.0)).clamp(-MAX_RATE_DIFFERENCE, MAX_RATE_DIFFERENCE)
             }
             _ => 0.0,
         };
         let best = find_maximum((-MAX_RATE_DIFFERENCE, MAX_RATE_DIFFERENCE), |slope| band.width(slope));
-        if band.width(best) < 0.0 && halvings > 0 && halves.iter().all(|half| half.tightest_middle().is_some()) {
+        if band.width(best) < 0.0 && halvings > 0 && halves.iter().all(|half| half.middle_of_tightest_bounds().is_some()) {
             OffsetPiece::fit_lines(&halves[0], halvings - 1, pieces)?;
             return OffsetPiece::fit_lines(&halves[1], halvings - 1, pieces);
         }
@@ -170,8 +170,8 @@ struct OffsetBand {
 
 impl OffsetBand {
     fn new(bounds: &OffsetBounds, begin: i128) -> Option<OffsetBand> {
-        let base = bounds.tightest_middle()?;
-        let relative = |bounds: &[Bound], sign: f64| {
+        let base = bounds.middle_of_tightest_bounds()?;
+        let relative = |bounds: &[OffsetBound], sign: f64| {
             let mut points: Vec<(f64, f64)> = bounds.iter().map(|(at, ns)| ((at - begin) as f64, sign * (ns - base) as f64)).collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
             let hull = compute_lower_hull(&points);
@@ -206,7 +206,7 @@ impl OffsetBand {
             if self.width(outside) >= 0.0 {
                 return outside;
             }
-            for _ in 0..SEARCH_STEPS {
+            for _ in 0..SLOPE_SEARCH_STEPS {
                 let between = (possible + impossible) / 2.0;
                 *if self.width(between) >= 0.0 { &mut possible } else { &mut impossible } = between;
             }
@@ -225,7 +225,7 @@ impl OffsetBand {
 
 /// Finds the argument with the largest value of a concave function, by ternary search.
 fn find_maximum((mut from, mut to): (f64, f64), function: impl Fn(f64) -> f64) -> f64 {
-    for _ in 0..SEARCH_STEPS {
+    for _ in 0..SLOPE_SEARCH_STEPS {
         let third = (to - from) / 3.0;
         let (left, right) = (from + third, to - third);
         if function(left) < function(right) { from = left } else { to = right }

@@ -11,14 +11,14 @@ use std::collections::BTreeMap;
 
 /// Minimum fraction of the wait that the remaining steps must explain. On three recordings, 0.8 leaves 2 to 3 % fewer steps, and 0.99
 /// leaves 0 to 7 % more (docs/benchmarks/constants.md).
-pub const MIN_EXPLAINED: f64 = 0.95;
+pub const MIN_EXPLAINED_WAIT_FRACTION: f64 = 0.95;
 /// Minimum ratio of two times that count as similar. On the same recordings, 0.5 leaves 9 to 10 % fewer steps, and 0.9 leaves 4 to 11 %
 /// more.
-pub const MIN_RATIO: f64 = 0.75;
+pub const MIN_SIMILAR_TIME_RATIO: f64 = 0.75;
 
 /// The two paths of a wait after steps have been removed, each with the longest step first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Explanation {
+pub struct WaitExplanation {
     /// Remaining steps of the longer path, with their times in ns.
     pub plus: Vec<(Step, u64)>,
     /// Remaining steps of the shorter path, with their times in ns.
@@ -32,13 +32,13 @@ pub struct Explanation {
 }
 
 /// Removes steps that do not help to explain the waits of a class.
-pub fn explain(steps: &Steps, class: &WaitClass) -> Explanation {
+pub fn explain_wait_class(steps: &Steps, class: &WaitClass) -> WaitExplanation {
     remove_redundant_steps(steps, &class.plus, &class.minus)
 }
 
 /// Removes steps that do not help to explain the difference of two paths. A path is given as the time in ns of each step.
-pub fn remove_redundant_steps(steps: &Steps, plus: &Map<StepId, u64>, minus: &Map<StepId, u64>) -> Explanation {
-    let mut explanation = Explanation::default();
+pub fn remove_redundant_steps(steps: &Steps, plus: &Map<StepId, u64>, minus: &Map<StepId, u64>) -> WaitExplanation {
+    let mut explanation = WaitExplanation::default();
     let mut longer: BTreeMap<StepId, u64> = plus.iter().map(|(step, ns)| (*step, *ns)).collect();
     let mut shorter: BTreeMap<StepId, u64> = minus.iter().map(|(step, ns)| (*step, *ns)).collect();
     let wait_ns = longer.values().sum::<u64>() as i128 - shorter.values().sum::<u64>() as i128;
@@ -63,8 +63,8 @@ fn sort_by_time(steps: &Steps, path: &BTreeMap<StepId, u64>) -> Vec<(Step, u64)>
     path
 }
 
-fn remove_similar_pairs(longer: &mut Vec<(Step, u64)>, shorter: &mut Vec<(Step, u64)>, wait_ns: i128, explanation: &mut Explanation) {
-    let budget = (wait_ns.max(0) as f64 * (1.0 - MIN_EXPLAINED)) as i128;
+fn remove_similar_pairs(longer: &mut Vec<(Step, u64)>, shorter: &mut Vec<(Step, u64)>, wait_ns: i128, explanation: &mut WaitExplanation) {
+    let budget = (wait_ns.max(0) as f64 * (1.0 - MIN_EXPLAINED_WAIT_FRACTION)) as i128;
     let mut change: i128 = 0;
     let mut candidates: Map<(CodeId, LocationState), Vec<usize>> = Map::default();
     for (index, (step, _)) in shorter.iter().enumerate() {
@@ -76,7 +76,7 @@ fn remove_similar_pairs(longer: &mut Vec<(Step, u64)>, shorter: &mut Vec<(Step, 
         let available = others.filter(|other| !is_dropped_shorter[**other] && shorter[**other].0.location != step.location);
         let Some(nearest) = available.min_by_key(|other| shorter[**other].1.abs_diff(*ns)).copied() else { continue };
         let other_ns = shorter[nearest].1;
-        let is_comparable = (*ns).min(other_ns) as f64 >= MIN_RATIO * (*ns).max(other_ns) as f64;
+        let is_comparable = (*ns).min(other_ns) as f64 >= MIN_SIMILAR_TIME_RATIO * (*ns).max(other_ns) as f64;
         let after = change + i128::from(*ns) - i128::from(other_ns);
         if is_comparable && after.abs() <= budget {
             change = after;

@@ -1,16 +1,16 @@
 //! The rules of the analysis: for what other locations may wait when a location enters a call, and which location ended the wait in a call
 //! that returns.
 
-use crate::CollectiveRule;
+use crate::CollectiveWaitRule;
 use crate::analysis::{Analysis, EndedCall, OpenCall};
 use crate::call::{Call, Collective, CompletedRequest, Message, MultiExchange, RequestId, SleepKind, ThreadToken, WaitKind};
-use crate::classes::PathShares;
-use crate::collectives::{Membership, WaitTarget};
+use crate::classes::WaitPathShares;
+use crate::collectives::{CollectiveMembership, WaitTarget};
 use crate::diagnostic::Diagnostic;
-use crate::messages::{MessagePosition, MessageRequest, PreparedOperation, StartedOperation, StartedSide};
-use crate::objects::{ObjectKey, Objects, object_key};
+use crate::messages::{MessagePosition, MessageRequest, PreparedOperation, StartedOperation, StartedSendOrReceive};
+use crate::objects::{ObjectKey, SynchronisationObjects, object_key};
 use crate::step::{LocationId, LocationState, ProcessId};
-use crate::wait::{Moment, Wait};
+use crate::wait::{PathMoment, Wait};
 
 impl Analysis {
     /// Records everything in a call for which other locations may wait. Called when a location enters the call.
@@ -27,34 +27,34 @@ impl Analysis {
                 exchange.receives.iter().for_each(|message| self.begin_message(id, process, *message, true));
             }
             Call::Begin(message, is_receive, request) => {
-                self.begin_request(id, process, *request, PreparedOperation::Message(*message, *is_receive))
+                self.begin_nonblocking_request(id, process, *request, PreparedOperation::Message(*message, *is_receive))
             }
             Call::BeginMultiExchange(exchange, request) => {
-                self.begin_request(id, process, *request, PreparedOperation::MultiExchange(exchange.clone()))
+                self.begin_nonblocking_request(id, process, *request, PreparedOperation::MultiExchange(exchange.clone()))
             }
             Call::BeginCollective(collective, request) => {
-                self.begin_request(id, process, *request, PreparedOperation::Collective(*collective))
+                self.begin_nonblocking_request(id, process, *request, PreparedOperation::Collective(*collective))
             }
             Call::Prepare(message, is_receive, request) => {
-                self.store_prepared(process, *request, PreparedOperation::Message(*message, *is_receive))
+                self.store_prepared_request(process, *request, PreparedOperation::Message(*message, *is_receive))
             }
             Call::PrepareMultiExchange(exchange, request) => {
-                self.store_prepared(process, *request, PreparedOperation::MultiExchange(exchange.clone()))
+                self.store_prepared_request(process, *request, PreparedOperation::MultiExchange(exchange.clone()))
             }
             Call::PrepareCollective(collective, request) => {
-                self.store_prepared(process, *request, PreparedOperation::Collective(*collective))
+                self.store_prepared_request(process, *request, PreparedOperation::Collective(*collective))
             }
-            Call::Start(requests) => requests.iter().for_each(|request| self.start_prepared(id, process, *request)),
+            Call::Start(requests) => requests.iter().for_each(|request| self.start_prepared_request(id, process, *request)),
             Call::Collective(collective) => {
                 let membership = self.enter_collective(id, process, *collective);
                 self.open_call(id).membership = Some(membership);
             }
-            Call::Unlock(object) => self.store_moment(id, |objects, moment| objects.unlock(object_key(process, *object), moment)),
+            Call::Unlock(object) => self.store_release_moment(id, |objects, moment| objects.unlock(object_key(process, *object), moment)),
             Call::Wake(object, count) => {
-                self.store_moment(id, |objects, moment| objects.wake(object_key(process, *object), *count, moment))
+                self.store_release_moment(id, |objects, moment| objects.wake(object_key(process, *object), *count, moment))
             }
-            Call::Create(token) => self.store_moment(id, |objects, moment| objects.created.insert(*token, moment)),
-            Call::End(token) => self.store_moment(id, |objects, moment| objects.ended.insert(*token, moment)),
+            Call::Create(token) => self.store_release_moment(id, |objects, moment| objects.created.insert(*token, moment)),
+            Call::End(token) => self.store_release_moment(id, |objects, moment| objects.ended.insert(*token, moment)),
             Call::ThreadBarrier(object, count) => {
                 let moment = self.save_moment(id);
                 let (place, old) = self.objects.enter_barrier(object_key(process, *object), *count, moment);
@@ -65,7 +65,7 @@ impl Analysis {
         }
     }
 
-    fn store_moment(&mut self, id: LocationId, store: impl FnOnce(&mut Objects, Moment) -> Option<Moment>) {
+    fn store_release_moment(&mut self, id: LocationId, store: impl FnOnce(&mut SynchronisationObjects, PathMoment) -> Option<PathMoment>) {
         let moment = self.save_moment(id);
         let old = store(&mut self.objects, moment);
         self.release_moments(old);
@@ -75,12 +75,12 @@ impl Analysis {
         self.location(id).open.as_mut().expect("`enter` has set it")
     }
 
-    fn begin_side(&mut self, id: LocationId, process: ProcessId, message: Message, is_receive: bool) -> StartedSide {
+    fn begin_send_or_receive(&mut self, id: LocationId, process: ProcessId, message: Message, is_receive: bool) -> StartedSendOrReceive {
         let moment = self.save_moment(id);
-        let side = self.messages.start_side(process, message, is_receive, moment);
+        let side = self.messages.start_send_or_receive(process, message, is_receive, moment);
         match side {
-            StartedSide::Unmatchable => self.release_moments([moment]),
-            StartedSide::Placed(place) if !is_receive && self.messages.is_received(place) => {
+            StartedSendOrReceive::Unmatchable => self.release_moments([moment]),
+            StartedSendOrReceive::Placed(place) if !is_receive && self.messages.is_received(place) => {
                 self.outcome.diagnostics.add(Diagnostic::ReceiveBeforeSend, id, moment.time_ns);
             }
             _ => {}
@@ -89,36 +89,36 @@ impl Analysis {
     }
 
     fn begin_message(&mut self, id: LocationId, process: ProcessId, message: Message, is_receive: bool) {
-        let side = self.begin_side(id, process, message, is_receive);
+        let side = self.begin_send_or_receive(id, process, message, is_receive);
         self.open_call(id).sides.push(side);
     }
 
-    fn store_prepared(&mut self, process: ProcessId, request: RequestId, prepared: PreparedOperation) {
+    fn store_prepared_request(&mut self, process: ProcessId, request: RequestId, prepared: PreparedOperation) {
         self.messages.requests.insert((process, request), MessageRequest { prepared: Some(prepared), started: None });
     }
 
-    fn begin_request(&mut self, id: LocationId, process: ProcessId, request: RequestId, operation: PreparedOperation) {
-        let started = Some(self.begin_operation(id, process, &operation));
+    fn begin_nonblocking_request(&mut self, id: LocationId, process: ProcessId, request: RequestId, operation: PreparedOperation) {
+        let started = Some(self.begin_prepared_operation(id, process, &operation));
         self.messages.requests.insert((process, request), MessageRequest { prepared: None, started });
     }
 
-    fn start_prepared(&mut self, id: LocationId, process: ProcessId, request: RequestId) {
+    fn start_prepared_request(&mut self, id: LocationId, process: ProcessId, request: RequestId) {
         let Some(prepared) = self.messages.requests.get(&(process, request)).and_then(|known| known.prepared.clone()) else {
             return self.diagnose_unknown_request(id);
         };
-        let started = Some(self.begin_operation(id, process, &prepared));
+        let started = Some(self.begin_prepared_operation(id, process, &prepared));
         self.messages.requests.insert((process, request), MessageRequest { prepared: Some(prepared), started });
     }
 
-    fn begin_operation(&mut self, id: LocationId, process: ProcessId, prepared: &PreparedOperation) -> StartedOperation {
+    fn begin_prepared_operation(&mut self, id: LocationId, process: ProcessId, prepared: &PreparedOperation) -> StartedOperation {
         match prepared {
             PreparedOperation::Message(message, is_receive) => {
-                StartedOperation::Message(self.begin_side(id, process, *message, *is_receive))
+                StartedOperation::Message(self.begin_send_or_receive(id, process, *message, *is_receive))
             }
             PreparedOperation::MultiExchange(MultiExchange { sends, receives, kind }) => {
                 let sides = sends.iter().map(|send| (send, false)).chain(receives.iter().map(|receive| (receive, true)));
                 StartedOperation::MultiExchange(
-                    sides.map(|(message, is_receive)| self.begin_side(id, process, *message, is_receive)).collect(),
+                    sides.map(|(message, is_receive)| self.begin_send_or_receive(id, process, *message, is_receive)).collect(),
                     *kind,
                 )
             }
@@ -126,7 +126,7 @@ impl Analysis {
         }
     }
 
-    fn enter_collective(&mut self, id: LocationId, process: ProcessId, collective: Collective) -> Membership {
+    fn enter_collective(&mut self, id: LocationId, process: ProcessId, collective: Collective) -> CollectiveMembership {
         let moment = self.save_moment(id);
         let (membership, old) = self.collectives.enter(process, collective, moment);
         self.release_moments(old);
@@ -145,73 +145,74 @@ impl Analysis {
             Call::Send(..) | Call::Receive(..) | Call::Exchange(..) | Call::MultiExchange(_) => self.complete_messages(ended, open, call),
             Call::Probe(message) => {
                 let found = self.messages.first_unreceived_send(process, *message);
-                self.complete_released(ended, found.map(|moment| (moment, WaitKind::LateSender)))
+                self.complete_call_released_by(ended, found.map(|moment| (moment, WaitKind::LateSender)))
             }
             Call::Wait(completed) => self.complete_requests(ended, completed),
             Call::Collective(_) => {
                 let found = open.membership.and_then(|membership| self.find_collective_wait(id, membership, exit_ns));
-                let wait = self.complete_released(ended, found);
+                let wait = self.complete_call_released_by(ended, found);
                 let old = open.membership.map_or_else(Vec::new, |membership| self.collectives.leave(membership));
                 self.release_moments(old);
                 wait
             }
-            Call::BeginJob(job) => self.begin_job(ended, *job),
+            Call::BeginJob(job) => self.begin_mpi_job(ended, *job),
             Call::Free(request) => {
                 self.messages.requests.remove(&(process, *request));
-                self.complete_released(ended, None)
+                self.complete_call_released_by(ended, None)
             }
             Call::Lock(object) => {
-                let found = self.objects.last_unlock(object_key(process, *object), id).map(|moment| (moment, WaitKind::LockContention));
+                let found =
+                    self.objects.last_unlock_by_other(object_key(process, *object), id).map(|moment| (moment, WaitKind::LockContention));
                 if object.is_shared() {
                     // A lock of an MPI window may take time although no other process holds it, so a missing release is no gap in the
                     // trace.
-                    return self.complete_released(ended, found);
+                    return self.complete_call_released_by(ended, found);
                 }
-                self.complete_required_release(ended, found, Diagnostic::LockWithoutUnlock)
+                self.complete_call_needing_release(ended, found, Diagnostic::LockWithoutUnlock)
             }
-            Call::Sleep(_, _, false) => self.complete_without_wait(ended, LocationState::Blocked),
+            Call::Sleep(_, _, false) => self.complete_call_without_wait(ended, LocationState::Blocked),
             Call::Sleep(object, kind, true) => {
-                let woken = self.objects.take_wake(object_key(process, *object), id, enter_ns);
+                let woken = self.objects.take_wake_up_of(object_key(process, *object), id, enter_ns);
                 let found = woken.map(|moment| (moment, sleep_wait_kind(kind)));
-                self.complete_required_release(ended, found, Diagnostic::SleepWithoutWake)
+                self.complete_call_needing_release(ended, found, Diagnostic::SleepWithoutWake)
             }
             Call::ThreadBarrier(..) => {
                 let found = open.barrier.and_then(|place| self.objects.last_entry(place)).map(|moment| (moment, WaitKind::ThreadBarrier));
-                let wait = self.complete_required_release(ended, found, Diagnostic::LeftBeforeEntered);
+                let wait = self.complete_call_needing_release(ended, found, Diagnostic::LeftBeforeEntered);
                 let old = open.barrier.and_then(|place| self.objects.leave_barrier(place));
                 self.release_moments(old);
                 wait
             }
             Call::Join(token) => self.complete_join(ended, *token),
-            Call::Blocked => self.complete_without_wait(ended, LocationState::Blocked),
-            _ => self.complete_without_wait(ended, LocationState::Communicating),
+            Call::Blocked => self.complete_call_without_wait(ended, LocationState::Blocked),
+            _ => self.complete_call_without_wait(ended, LocationState::Communicating),
         }
     }
 
     fn complete_join(&mut self, ended: EndedCall, token: ThreadToken) -> Option<Wait> {
         let found = self.objects.ended.remove(&token);
-        let wait = self.complete_required_release(ended, found.map(|m| (m, WaitKind::Join)), Diagnostic::JoinWithoutEnd);
+        let wait = self.complete_call_needing_release(ended, found.map(|m| (m, WaitKind::Join)), Diagnostic::JoinWithoutEnd);
         self.release_moments(found);
         wait
     }
 
     /// Handles the return from a wait for a condition variable. The location first waited for the wake-up. If another location released the
     /// mutex after that, it then waited for the mutex. These count as two waits, because different locations may have ended them.
-    pub(crate) fn complete_condition(&mut self, ended: EndedCall, condition: ObjectKey, mutex: ObjectKey) -> Vec<Wait> {
+    pub(crate) fn complete_condition_wait(&mut self, ended: EndedCall, condition: ObjectKey, mutex: ObjectKey) -> Vec<Wait> {
         let EndedCall { id, enter_ns, exit_ns, .. } = ended;
-        let woken = self.objects.take_wake(condition, id, enter_ns).filter(|moment| moment.time_ns > enter_ns);
-        let is_later = |unlocked: &Moment| woken.is_some_and(|woken| (woken.time_ns..=exit_ns).contains(&unlocked.time_ns));
-        let unlocked = self.objects.last_unlock(mutex, id).filter(is_later);
+        let woken = self.objects.take_wake_up_of(condition, id, enter_ns).filter(|moment| moment.time_ns > enter_ns);
+        let is_later = |unlocked: &PathMoment| woken.is_some_and(|woken| (woken.time_ns..=exit_ns).contains(&unlocked.time_ns));
+        let unlocked = self.objects.last_unlock_by_other(mutex, id).filter(is_later);
         let until_ns = woken.filter(|_| unlocked.is_some()).map_or(exit_ns, |moment| moment.time_ns);
         let found = woken.map(|moment| (moment, WaitKind::Condition));
-        let slept = self.complete_required_release(EndedCall { exit_ns: until_ns, ..ended }, found, Diagnostic::SleepWithoutWake);
+        let slept = self.complete_call_needing_release(EndedCall { exit_ns: until_ns, ..ended }, found, Diagnostic::SleepWithoutWake);
         let then = EndedCall { enter_ns: until_ns, ..ended };
-        let locked = unlocked.and_then(|moment| self.complete_released(then, Some((moment, WaitKind::LockContention))));
+        let locked = unlocked.and_then(|moment| self.complete_call_released_by(then, Some((moment, WaitKind::LockContention))));
         slept.into_iter().chain(locked).collect()
     }
 
     /// Completes a call without a wait: the rest of the call becomes a step in the given state on the location's path.
-    fn complete_without_wait(&mut self, ended: EndedCall, state: LocationState) -> Option<Wait> {
+    fn complete_call_without_wait(&mut self, ended: EndedCall, state: LocationState) -> Option<Wait> {
         let ns = ended.exit_ns - self.location(ended.id).time_ns;
         self.append(ended.id, ended.site, state, ns);
         None
@@ -219,39 +220,44 @@ impl Analysis {
 
     /// Completes a call that cannot return before another location does something. If `found` is `None`, the trace does not show what that
     /// was; the call is then unexplained, and the diagnostic `missing` is recorded. Otherwise, this is the same as
-    /// [`Analysis::complete_released`].
-    fn complete_required_release(&mut self, ended: EndedCall, found: Option<(Moment, WaitKind)>, missing: Diagnostic) -> Option<Wait> {
+    /// [`Analysis::complete_call_released_by`].
+    fn complete_call_needing_release(
+        &mut self,
+        ended: EndedCall,
+        found: Option<(PathMoment, WaitKind)>,
+        missing: Diagnostic,
+    ) -> Option<Wait> {
         if found.is_none() && ended.exit_ns > ended.enter_ns {
-            return self.mark_unexplained(ended, missing, ended.enter_ns);
+            return self.mark_call_unexplained(ended, missing, ended.enter_ns);
         }
-        self.complete_released(ended, found)
+        self.complete_call_released_by(ended, found)
     }
 
-    fn mark_unexplained(&mut self, ended: EndedCall, diagnostic: Diagnostic, time_ns: u64) -> Option<Wait> {
+    fn mark_call_unexplained(&mut self, ended: EndedCall, diagnostic: Diagnostic, time_ns: u64) -> Option<Wait> {
         self.outcome.diagnostics.add(diagnostic, ended.id, time_ns);
         self.outcome.unexplained_ns += ended.exit_ns - ended.enter_ns;
-        self.complete_without_wait(ended, LocationState::Unexplained)
+        self.complete_call_without_wait(ended, LocationState::Unexplained)
     }
 
     /// Completes a call that may have been released by the moment in `found`. The call contains a wait if the moment is that of another
     /// location, and later than the entry of the call.
-    fn complete_released(&mut self, ended: EndedCall, found: Option<(Moment, WaitKind)>) -> Option<Wait> {
+    fn complete_call_released_by(&mut self, ended: EndedCall, found: Option<(PathMoment, WaitKind)>) -> Option<Wait> {
         let EndedCall { id, enter_ns, exit_ns, site, .. } = ended;
         let found = found.filter(|(moment, _)| moment.location != id && moment.time_ns > enter_ns);
-        let Some((moment, kind)) = found else { return self.complete_without_wait(ended, LocationState::Communicating) };
+        let Some((moment, kind)) = found else { return self.complete_call_without_wait(ended, LocationState::Communicating) };
         if moment.time_ns > exit_ns {
-            return self.mark_unexplained(ended, Diagnostic::ReceiveBeforeSend, exit_ns);
+            return self.mark_call_unexplained(ended, Diagnostic::ReceiveBeforeSend, exit_ns);
         }
         let head = self.location(id).head;
         let paths = self.versions.difference(moment.version, head);
         let wait = Wait { location: id, releaser: moment.location, site, kind, enter_ns, wait_ns: moment.time_ns - enter_ns, paths };
-        let shares = PathShares::new(&self.outcome.steps, &wait);
+        let shares = WaitPathShares::new(&self.outcome.steps, &wait);
         let placement = self.classes.add(&wait, &shares);
         self.other_classes.iter_mut().for_each(|classes| classes.count_wait(&wait, &shares));
         if let Some(expansion) = &mut self.expansion {
             expansion.add_wait(&wait, placement);
         }
-        let shared = self.versions.share(moment.version);
+        let shared = self.versions.share_version(moment.version);
         self.versions.release(head);
         let location = self.location(id);
         location.head = shared;
@@ -262,44 +268,44 @@ impl Analysis {
         outcome.waits += 1;
         outcome.wait_ns += wait.wait_ns;
         if outcome.waits.is_multiple_of(1024) {
-            let live = self.versions.live_size();
+            let live = self.versions.count_live_nodes_and_steps();
             outcome.max_live = (outcome.max_live.0.max(live.0), outcome.max_live.1.max(live.1));
         }
         Some(wait)
     }
 
     fn complete_messages(&mut self, ended: EndedCall, open: OpenCall, call: &Call) -> Option<Wait> {
-        let mut latest: Option<(Moment, WaitKind)> = None;
+        let mut latest: Option<(PathMoment, WaitKind)> = None;
         let mut places = Vec::with_capacity(2);
         for side in open.sides {
             let actual = if let Call::Receive(_, actual) = call { *actual } else { None };
-            let side = self.messages.assign_position(ended.process, side, actual);
-            if let StartedSide::AnySource(_, moment) = side {
+            let side = self.messages.assign_channel_position(ended.process, side, actual);
+            if let StartedSendOrReceive::AnySource(_, moment) = side {
                 self.release_moments([moment]);
             }
-            let StartedSide::Placed(place) = side else { continue };
+            let StartedSendOrReceive::Placed(place) = side else { continue };
             places.push(place);
             let mut partner = self.find_partner_wait(place, ended.exit_ns);
             if let (Call::MultiExchange(MultiExchange { kind, .. }), Some(found)) = (call, &mut partner) {
                 found.1 = *kind;
             }
-            latest = later_of(latest, partner);
+            latest = later_moment_of(latest, partner);
         }
-        let wait = self.complete_released(ended, latest);
-        self.complete_sides(&places);
+        let wait = self.complete_call_released_by(ended, latest);
+        self.complete_sends_and_receives(&places);
         wait
     }
 
-    fn complete_sides(&mut self, places: &[MessagePosition]) {
+    fn complete_sends_and_receives(&mut self, places: &[MessagePosition]) {
         for place in places {
-            let old = self.messages.complete_side(*place);
+            let old = self.messages.complete_send_or_receive(*place);
             self.release_moments(old);
         }
     }
 
-    fn find_partner_wait(&self, place: MessagePosition, until_ns: u64) -> Option<(Moment, WaitKind)> {
-        let moment = self.messages.partner_start(place).filter(|moment| moment.time_ns <= until_ns && !place.is_buffered())?;
-        let kind = match (place.is_receive(), self.messages.is_overtaken(place)) {
+    fn find_partner_wait(&self, place: MessagePosition, until_ns: u64) -> Option<(PathMoment, WaitKind)> {
+        let moment = self.messages.partner_start_moment(place).filter(|moment| moment.time_ns <= until_ns && !place.is_buffered())?;
+        let kind = match (place.is_receive(), self.messages.has_earlier_unreceived_send(place)) {
             (true, true) => WaitKind::WrongOrder,
             (true, false) => WaitKind::LateSender,
             (false, _) => WaitKind::LateReceiver,
@@ -307,14 +313,14 @@ impl Analysis {
         Some((moment, kind))
     }
 
-    fn find_collective_wait(&mut self, id: LocationId, membership: Membership, time_ns: u64) -> Option<(Moment, WaitKind)> {
+    fn find_collective_wait(&mut self, id: LocationId, membership: CollectiveMembership, time_ns: u64) -> Option<(PathMoment, WaitKind)> {
         let kind = match membership.collective {
             collective if collective.is_barrier => WaitKind::Barrier,
             collective => match collective.rule {
-                CollectiveRule::All | CollectiveRule::Absent => WaitKind::AllToAll,
-                CollectiveRule::FromRoot => WaitKind::LateBroadcast,
-                CollectiveRule::ToRoot => WaitKind::EarlyReduce,
-                CollectiveRule::Scan => WaitKind::EarlyScan,
+                CollectiveWaitRule::All | CollectiveWaitRule::Absent => WaitKind::AllToAll,
+                CollectiveWaitRule::FromRoot => WaitKind::LateBroadcast,
+                CollectiveWaitRule::ToRoot => WaitKind::EarlyReduce,
+                CollectiveWaitRule::Scan => WaitKind::EarlyScan,
             },
         };
         match self.collectives.wait_target(membership) {
@@ -329,10 +335,10 @@ impl Analysis {
 
     fn complete_requests(&mut self, ended: EndedCall, completed: &[CompletedRequest]) -> Option<Wait> {
         let EndedCall { id, process, exit_ns, .. } = ended;
-        let mut latest: Option<(Moment, WaitKind)> = None;
+        let mut latest: Option<(PathMoment, WaitKind)> = None;
         let (mut places, mut members) = (Vec::new(), Vec::new());
         for completed in completed {
-            let Some(started) = self.take_started(process, completed.request) else { continue };
+            let Some(started) = self.take_started_operation(process, completed.request) else { continue };
             if completed.is_cancelled {
                 self.cancel_operations(started);
                 continue;
@@ -340,28 +346,28 @@ impl Analysis {
             let (sides, kind) = match started {
                 StartedOperation::Collective(membership) => {
                     members.push(membership);
-                    latest = later_of(latest, self.find_collective_wait(id, membership, exit_ns));
+                    latest = later_moment_of(latest, self.find_collective_wait(id, membership, exit_ns));
                     continue;
                 }
                 StartedOperation::Message(side) => {
-                    (vec![self.messages.assign_position(process, side, completed.peer.zip(completed.tag))], None)
+                    (vec![self.messages.assign_channel_position(process, side, completed.peer.zip(completed.tag))], None)
                 }
                 StartedOperation::MultiExchange(sides, kind) => (sides, Some(kind)),
             };
             for side in sides {
                 match side {
-                    StartedSide::Placed(place) => {
+                    StartedSendOrReceive::Placed(place) => {
                         let partner = self.find_partner_wait(place, exit_ns);
-                        latest = later_of(latest, partner.map(|(moment, own)| (moment, kind.unwrap_or(own))));
+                        latest = later_moment_of(latest, partner.map(|(moment, own)| (moment, kind.unwrap_or(own))));
                         places.push(place);
                     }
-                    StartedSide::AnySource(_, moment) => self.release_moments([moment]),
-                    StartedSide::Unmatchable => {}
+                    StartedSendOrReceive::AnySource(_, moment) => self.release_moments([moment]),
+                    StartedSendOrReceive::Unmatchable => {}
                 }
             }
         }
-        let wait = self.complete_released(ended, latest);
-        self.complete_sides(&places);
+        let wait = self.complete_call_released_by(ended, latest);
+        self.complete_sends_and_receives(&places);
         for membership in members {
             let old = self.collectives.leave(membership);
             self.release_moments(old);
@@ -378,18 +384,18 @@ impl Analysis {
         };
         for side in sides {
             match side {
-                StartedSide::Placed(place) => {
-                    let old = self.messages.cancel_side(place);
+                StartedSendOrReceive::Placed(place) => {
+                    let old = self.messages.cancel_send_or_receive(place);
                     self.release_moments(old);
                 }
-                StartedSide::AnySource(_, moment) => self.release_moments([moment]),
-                StartedSide::Unmatchable => {}
+                StartedSendOrReceive::AnySource(_, moment) => self.release_moments([moment]),
+                StartedSendOrReceive::Unmatchable => {}
             }
         }
     }
 
     /// Returns the operation in progress of a request, and marks the request as not started. Removes the request unless it is persistent.
-    fn take_started(&mut self, process: ProcessId, request: RequestId) -> Option<StartedOperation> {
+    fn take_started_operation(&mut self, process: ProcessId, request: RequestId) -> Option<StartedOperation> {
         let known = self.messages.requests.get_mut(&(process, request))?;
         let started = known.started.take();
         if known.prepared.is_none() {
@@ -400,11 +406,11 @@ impl Analysis {
 
     /// Replaces a member's path by the path of the first member that arrived at the start of the job, so that steps before the start are
     /// not compared.
-    fn begin_job(&mut self, ended: EndedCall, job: u32) -> Option<Wait> {
+    fn begin_mpi_job(&mut self, ended: EndedCall, job: u32) -> Option<Wait> {
         let EndedCall { id, exit_ns: time_ns, site, .. } = ended;
         match self.jobs.get(&job).copied().filter(|moment| moment.time_ns <= time_ns) {
             Some(moment) => {
-                let shared = self.versions.share(moment.version);
+                let shared = self.versions.share_version(moment.version);
                 let location = self.location(id);
                 let old = std::mem::replace(&mut location.head, shared);
                 location.time_ns = moment.time_ns;
@@ -416,7 +422,7 @@ impl Analysis {
                 self.append(id, site, LocationState::Starting, time_ns - moment.time_ns);
             }
             None => {
-                self.complete_without_wait(ended, LocationState::Starting);
+                self.complete_call_without_wait(ended, LocationState::Starting);
                 let moment = self.save_moment(id);
                 self.jobs.insert(job, moment);
             }
@@ -425,7 +431,7 @@ impl Analysis {
     }
 }
 
-fn later_of(one: Option<(Moment, WaitKind)>, other: Option<(Moment, WaitKind)>) -> Option<(Moment, WaitKind)> {
+fn later_moment_of(one: Option<(PathMoment, WaitKind)>, other: Option<(PathMoment, WaitKind)>) -> Option<(PathMoment, WaitKind)> {
     match (one, other) {
         (Some(first), Some(second)) => Some(if second.0.time_ns > first.0.time_ns { second } else { first }),
         (first, second) => first.or(second),

@@ -5,18 +5,18 @@
 //! therefore ends at the lowest common ancestor of their versions.
 //!
 //! Versions are reference-counted. If only its child refers to a node, the node is merged into the child. Steps that all paths have in
-//! common are moved to [`Versions::shared`], so there are at most two nodes per version. [`Versions::difference`] takes time linear in the
-//! lengths of both paths. All other operations take amortised constant time.
+//! common are moved to [`PathVersions::shared`], so there are at most two nodes per version. [`PathVersions::difference`] takes time linear
+//! in the lengths of both paths. All other operations take amortised constant time.
 
 use crate::hash::Map;
 use crate::step::StepId;
 use std::ops::AddAssign;
 
-/// A reference to a version. It must be passed to [`Versions::release`] exactly once.
+/// A reference to a version. It must be passed to [`PathVersions::release`] exactly once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct PathVersion(u32);
+pub struct PathVersionId(u32);
 
-const NONE: u32 = u32::MAX;
+const NO_NODE_INDEX: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]
 struct VersionNode {
@@ -33,7 +33,7 @@ struct VersionNode {
 
 /// The tree of all paths to which a reference exists.
 #[derive(Clone, Debug, Default)]
-pub struct Versions {
+pub struct PathVersions {
     nodes: Vec<VersionNode>,
     /// Indices of unused nodes.
     free: Vec<u32>,
@@ -51,35 +51,35 @@ pub struct PathDifference {
     pub minus: Vec<(StepId, u64)>,
 }
 
-impl Versions {
+impl PathVersions {
     /// Creates the empty path, which is the root of all others. Must be called exactly once.
-    pub fn origin(&mut self) -> PathVersion {
-        self.add_node(NONE, 0)
+    pub fn create_origin_version(&mut self) -> PathVersionId {
+        self.add_node(NO_NODE_INDEX, 0)
     }
 
-    fn add_node(&mut self, parent: u32, total_ns: u64) -> PathVersion {
+    fn add_node(&mut self, parent: u32, total_ns: u64) -> PathVersionId {
         self.serial += 1;
         let node = VersionNode { parent, references: 1, serial: self.serial, total_ns, steps: Vec::new(), compacted: 0 };
         match self.free.pop() {
             Some(index) => {
                 self.nodes[index as usize] = node;
-                PathVersion(index)
+                PathVersionId(index)
             }
             None => {
                 self.nodes.push(node);
-                PathVersion(self.nodes.len() as u32 - 1)
+                PathVersionId(self.nodes.len() as u32 - 1)
             }
         }
     }
 
     /// Returns the length of a path in ns.
-    pub fn total_ns(&self, version: PathVersion) -> u64 {
+    pub fn total_ns(&self, version: PathVersionId) -> u64 {
         self.nodes[version.0 as usize].total_ns
     }
 
     /// Appends a step to a path. Consumes the reference to the path, and returns a reference to the longer one.
     #[must_use]
-    pub fn append(&mut self, version: PathVersion, step: StepId, ns: u64) -> PathVersion {
+    pub fn append(&mut self, version: PathVersionId, step: StepId, ns: u64) -> PathVersionId {
         if ns == 0 {
             return version;
         }
@@ -105,15 +105,15 @@ impl Versions {
 
     /// Creates another reference to a version.
     #[must_use]
-    pub fn share(&mut self, version: PathVersion) -> PathVersion {
+    pub fn share_version(&mut self, version: PathVersionId) -> PathVersionId {
         self.nodes[version.0 as usize].references += 1;
         version
     }
 
     /// Drops a reference, and frees the nodes to which no other reference exists.
-    pub fn release(&mut self, version: PathVersion) {
+    pub fn release(&mut self, version: PathVersionId) {
         let mut index = version.0;
-        while index != NONE {
+        while index != NO_NODE_INDEX {
             let node = &mut self.nodes[index as usize];
             node.references -= 1;
             if node.references > 0 {
@@ -130,7 +130,7 @@ impl Versions {
     fn merge_upwards(&mut self, index: u32) {
         loop {
             let parent = self.nodes[index as usize].parent;
-            if parent == NONE || self.nodes[parent as usize].references != 1 {
+            if parent == NO_NODE_INDEX || self.nodes[parent as usize].references != 1 {
                 return;
             }
             let mut steps = std::mem::take(&mut self.nodes[parent as usize].steps);
@@ -149,17 +149,17 @@ impl Versions {
 
     /// Returns the steps after the common part of two paths. The time of `plus` minus that of `minus` is the difference between the lengths
     /// of the paths.
-    pub fn difference(&mut self, plus: PathVersion, minus: PathVersion) -> PathDifference {
+    pub fn difference(&mut self, plus: PathVersionId, minus: PathVersionId) -> PathDifference {
         let (mut a, mut b) = (plus.0, minus.0);
         let mut difference = PathDifference::default();
         while a != b {
-            let (first, second) = (self.serial(a), self.serial(b));
+            let (first, second) = (self.serial_number(a), self.serial_number(b));
             let (index, steps) = if first > second { (&mut a, &mut difference.plus) } else { (&mut b, &mut difference.minus) };
             self.merge_upwards(*index);
             steps.extend_from_slice(&self.nodes[*index as usize].steps);
             *index = self.nodes[*index as usize].parent;
         }
-        if a != NONE {
+        if a != NO_NODE_INDEX {
             self.merge_upwards(a);
             self.move_root_to_shared(a);
         }
@@ -168,14 +168,14 @@ impl Versions {
         difference
     }
 
-    fn serial(&self, index: u32) -> u64 {
-        if index == NONE { 0 } else { self.nodes[index as usize].serial }
+    fn serial_number(&self, index: u32) -> u64 {
+        if index == NO_NODE_INDEX { 0 } else { self.nodes[index as usize].serial }
     }
 
     /// If a node is the root, moves its steps to `shared`. All paths contain them, so they are in no difference.
     fn move_root_to_shared(&mut self, index: u32) {
         let node = &mut self.nodes[index as usize];
-        if node.parent == NONE {
+        if node.parent == NO_NODE_INDEX {
             for (step, ns) in node.steps.drain(..) {
                 *self.shared.entry(step).or_default() += ns;
             }
@@ -184,10 +184,10 @@ impl Versions {
     }
 
     /// Returns all steps of a path. Equal steps are merged, and ordered by number.
-    pub fn path(&self, version: PathVersion) -> Vec<(StepId, u64)> {
+    pub fn path(&self, version: PathVersionId) -> Vec<(StepId, u64)> {
         let mut steps: Vec<_> = self.shared.iter().map(|(step, ns)| (*step, *ns)).collect();
         let mut index = version.0;
-        while index != NONE {
+        while index != NO_NODE_INDEX {
             steps.extend_from_slice(&self.nodes[index as usize].steps);
             index = self.nodes[index as usize].parent;
         }
@@ -196,7 +196,7 @@ impl Versions {
     }
 
     /// Returns the number of nodes in use, and the number of steps in them, by which memory is bounded.
-    pub fn live_size(&self) -> (usize, usize) {
+    pub fn count_live_nodes_and_steps(&self) -> (usize, usize) {
         (self.nodes.len() - self.free.len(), self.nodes.iter().map(|n| n.steps.len()).sum())
     }
 }
@@ -208,11 +208,11 @@ fn compact_steps(node: &mut VersionNode) {
 
 fn merge_equal_steps(steps: &mut Vec<(StepId, u64)>) {
     steps.sort_unstable_by_key(|(step, _)| *step);
-    merge_equal(steps);
+    merge_equal_neighbours(steps);
 }
 
 /// Merges adjacent entries with equal keys, by adding their values.
-pub(crate) fn merge_equal<K: PartialEq, V: AddAssign + Copy>(sorted: &mut Vec<(K, V)>) {
+pub(crate) fn merge_equal_neighbours<K: PartialEq, V: AddAssign + Copy>(sorted: &mut Vec<(K, V)>) {
     sorted.dedup_by(|next, kept| {
         let is_equal = next.0 == kept.0;
         if is_equal {
@@ -232,10 +232,10 @@ mod tests {
 
     #[test]
     fn difference_omits_the_common_part() {
-        let mut versions = Versions::default();
-        let root = versions.origin();
+        let mut versions = PathVersions::default();
+        let root = versions.create_origin_version();
         let root = versions.append(root, StepId(0), 5);
-        let other = versions.share(root);
+        let other = versions.share_version(root);
         let a = versions.append(root, StepId(1), 10);
         let b = versions.append(other, StepId(2), 3);
         let found = versions.difference(a, b);
@@ -245,9 +245,9 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_by_number_of_live_versions() {
-        let mut versions = Versions::default();
-        let a = versions.origin();
-        let b = versions.share(a);
+        let mut versions = PathVersions::default();
+        let a = versions.create_origin_version();
+        let b = versions.share_version(a);
         let mut heads = [a, b];
         for turn in 0..10_000u64 {
             let ahead = (turn % 2) as usize;
@@ -256,9 +256,9 @@ mod tests {
             let found = versions.difference(heads[ahead], heads[1 - ahead]);
             assert_eq!(sum(&found.plus) - sum(&found.minus), 7);
             versions.release(heads[1 - ahead]);
-            heads[1 - ahead] = versions.share(heads[ahead]);
+            heads[1 - ahead] = versions.share_version(heads[ahead]);
         }
-        let (nodes, entries) = versions.live_size();
+        let (nodes, entries) = versions.count_live_nodes_and_steps();
         assert!(nodes <= 4 && entries < 100, "{nodes} nodes, {entries} entries");
         assert_eq!(sum(&versions.path(heads[0])), versions.total_ns(heads[0]));
     }

@@ -2,17 +2,17 @@
 
 use crate::call::WaitKind;
 use crate::step::{CodeId, LocationId};
-use crate::versions::{PathDifference, PathVersion};
+use crate::versions::{PathDifference, PathVersionId};
 
 /// A point in the execution of a location at which it does something for which another location may wait, with the location's path up to
 /// there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
+pub struct PathMoment {
     /// Time of the moment in ns since the origin.
     pub time_ns: u64,
     /// The location.
     pub location: LocationId,
-    pub(crate) version: PathVersion,
+    pub(crate) version: PathVersionId,
     /// Time of the moment in ns if code were faster, as a what-if prediction assumes.
     pub(crate) scaled_ns: u64,
 }

@@ -3,15 +3,15 @@
 //! A block starts at an entry, at a branch target, at a landing pad, or after a branch or return. It ends where another block starts or
 //! where control does not continue. If code jumps into the middle of an instruction, two blocks overlap and have the same end.
 
-use super::explore::{Exploration, LOCK_PREFIX, Resolution};
+use super::explore::{Exploration, JumpResolution, LOCK_PREFIX_BYTE};
 use super::padding;
 use super::reached::{CodeFlow, ReachedInstruction};
-use super::regions::{Families, is_cold};
+use super::regions::{FunctionFamilies, is_cold};
 use crate::graph::*;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
-pub fn assemble(explored: &Exploration, families: &Families) -> ProgramGraph {
+pub fn assemble(explored: &Exploration, families: &FunctionFamilies) -> ProgramGraph {
     let mut doubts: HashMap<u64, Vec<Uncertainty>> = HashMap::new();
     for uncertain in &explored.uncertain {
         let region = explored.region_of(uncertain.address);
@@ -61,7 +61,7 @@ struct AssembledFunction<'e, 'k, 'a> {
 }
 
 /// A way in which control can leave an instruction, other than to the next one in the same block.
-enum Transfer {
+enum ControlTransfer {
     Edge(u64, CodeEdgeKind),
     Call(CallKind, CodeCallee),
 }
@@ -83,15 +83,16 @@ impl AssembledFunction<'_, '_, '_> {
         calls.sort_by_key(|c| (c.address, c.block));
         self.add_overlap_doubts();
         let seen = self.explored.known.observations.iter().filter(|o| blocks.iter().any(|b| b.contains(o.from)));
-        let added: Vec<Uncertainty> = seen.map(|o| Uncertainty { address: o.from, doubt: Doubt::AddedEdge { target: o.to } }).collect();
+        let added: Vec<Uncertainty> =
+            seen.map(|o| Uncertainty { address: o.from, doubt: GraphDoubt::AddedEdge { target: o.to } }).collect();
         self.doubts.extend(added);
         let mut ranges = find_covered_ranges(&blocks);
         self.add_unreached_doubts(&ranges);
         ranges.dedup();
         let name = self.explored.known.names.get(&entry);
         let explored = self.explored;
-        let is_exit = |c: &CallSite| c.kind != CallKind::Call && c.returns != Returns::Never;
-        let unresolved = self.doubts.iter().any(|d| d.doubt == Doubt::UnresolvedJump);
+        let is_exit = |c: &CallSite| c.kind != CallKind::Call && c.returns != CallReturns::Never;
+        let unresolved = self.doubts.iter().any(|d| d.doubt == GraphDoubt::UnresolvedJump);
         let returns = blocks.iter().any(|b| b.end == BlockEnd::Return) || calls.iter().any(is_exit) || unresolved;
         self.doubts.sort_by_key(|d| d.address);
         self.doubts.dedup();
@@ -117,7 +118,7 @@ impl AssembledFunction<'_, '_, '_> {
         self.ranges.iter().flat_map(|r| self.explored.instructions.range(r.clone()))
     }
 
-    fn is_inside(&self, address: u64) -> bool {
+    fn is_inside_function(&self, address: u64) -> bool {
         self.ranges.iter().any(|r| r.contains(&address))
     }
 
@@ -148,7 +149,7 @@ impl AssembledFunction<'_, '_, '_> {
     fn find_landing_pads(&self) -> Vec<u64> {
         let frames = self.regions.iter().filter_map(|at| self.explored.frames.index_at(*at));
         let pads = frames.flat_map(|f| self.explored.frames.frames[f].protected.iter().map(|p| p.landing_pad));
-        let pads: BTreeSet<u64> = pads.filter(|pad| self.is_inside(*pad) && self.explored.instructions.contains(*pad)).collect();
+        let pads: BTreeSet<u64> = pads.filter(|pad| self.is_inside_function(*pad) && self.explored.instructions.contains(*pad)).collect();
         pads.into_iter().collect()
     }
 
@@ -161,7 +162,7 @@ impl AssembledFunction<'_, '_, '_> {
                 CodeFlow::Conditional(to) | CodeFlow::Jump(to) => starts.extend([to, next]),
                 CodeFlow::JumpIndirect => {
                     starts.insert(next);
-                    if let Some(Resolution::Within(targets)) = self.explored.jumps.get(&at) {
+                    if let Some(JumpResolution::Within(targets)) = self.explored.jumps.get(&at) {
                         starts.extend(targets);
                     }
                 }
@@ -171,13 +172,13 @@ impl AssembledFunction<'_, '_, '_> {
         for (at, _) in self.reached_instructions().filter(|(at, _)| self.explored.speculative.contains(at)) {
             let before = self.explored.instructions.last_before(at);
             if before.is_none_or(|(before, reached)| {
-                before + u64::from(reached.size) != at || self.explored.call_returns(before) == Returns::Never
+                before + u64::from(reached.size) != at || self.explored.call_returns(before) == CallReturns::Never
             }) {
                 starts.insert(at);
             }
         }
         starts.extend(self.explored.known.observations.iter().filter(|o| !self.is_return(o)).map(|o| o.to));
-        starts.retain(|at| self.is_inside(*at) && self.explored.instructions.contains(*at));
+        starts.retain(|at| self.is_inside_function(*at) && self.explored.instructions.contains(*at));
         starts
     }
 
@@ -198,11 +199,11 @@ impl AssembledFunction<'_, '_, '_> {
                 CodeFlow::JumpIndirect => Some(BlockEnd::IndirectJump),
                 CodeFlow::Return => Some(BlockEnd::Return),
                 CodeFlow::Stop => Some(BlockEnd::Stop),
-                CodeFlow::Call(_) | CodeFlow::CallIndirect if self.explored.call_returns(at) == Returns::Never => {
+                CodeFlow::Call(_) | CodeFlow::CallIndirect if self.explored.call_returns(at) == CallReturns::Never => {
                     Some(BlockEnd::CallWithoutReturn)
                 }
                 _ if starts.contains(&next) => Some(BlockEnd::FallThrough),
-                _ if !self.is_inside(next) && self.explored.instructions.contains(next) => Some(BlockEnd::FallThrough),
+                _ if !self.is_inside_function(next) && self.explored.instructions.contains(next) => Some(BlockEnd::FallThrough),
                 _ if !self.explored.instructions.contains(next) => Some(BlockEnd::Unknown),
                 _ => None,
             };
@@ -226,12 +227,12 @@ impl AssembledFunction<'_, '_, '_> {
             let next = at + u64::from(reached.size);
             for transfer in self.find_transfers(at, reached, block) {
                 match transfer {
-                    Transfer::Edge(to, kind) => {
+                    ControlTransfer::Edge(to, kind) => {
                         if let Ok(to) = blocks.binary_search_by_key(&to, |b| b.start) {
                             edges.push(CodeEdge { from, to: BlockIndex(to as u32), kind });
                         }
                     }
-                    Transfer::Call(kind, callee) => {
+                    ControlTransfer::Call(kind, callee) => {
                         let call = self.build_call_site(from, at, next, kind, callee);
                         if let Some(pad) = call.landing_pad.and_then(|pad| blocks.binary_search_by_key(&pad, |b| b.start).ok()) {
                             edges.push(CodeEdge { from, to: BlockIndex(pad as u32), kind: CodeEdgeKind::Unwind });
@@ -254,7 +255,7 @@ impl AssembledFunction<'_, '_, '_> {
         }
     }
 
-    fn find_transfers(&self, at: u64, reached: ReachedInstruction, block: &CodeBlock) -> Vec<Transfer> {
+    fn find_transfers(&self, at: u64, reached: ReachedInstruction, block: &CodeBlock) -> Vec<ControlTransfer> {
         let next = at + u64::from(reached.size);
         let is_last = at == block.last;
         match reached.flow {
@@ -270,7 +271,7 @@ impl AssembledFunction<'_, '_, '_> {
                     (None, _) => CodeCallee::Indirect,
                 };
                 let falls_through = is_last && block.end == BlockEnd::FallThrough;
-                let mut transfers = vec![Transfer::Call(CallKind::Call, callee)];
+                let mut transfers = vec![ControlTransfer::Call(CallKind::Call, callee)];
                 transfers.extend(falls_through.then(|| self.edge_or_call_to(next, CodeEdgeKind::FallThrough, CallKind::TailCall)));
                 transfers
             }
@@ -282,30 +283,31 @@ impl AssembledFunction<'_, '_, '_> {
             }
             CodeFlow::Jump(to) => vec![self.edge_or_call_to(to, CodeEdgeKind::Jump, CallKind::TailCall)],
             CodeFlow::JumpIndirect => match &self.explored.jumps[&at] {
-                Resolution::Within(targets) => {
-                    let leaves = self.explored.may_leave.contains(&at).then_some(Transfer::Call(CallKind::TailCall, CodeCallee::Indirect));
+                JumpResolution::Within(targets) => {
+                    let leaves =
+                        self.explored.may_leave.contains(&at).then_some(ControlTransfer::Call(CallKind::TailCall, CodeCallee::Indirect));
                     let inside = targets.iter().map(|&to| self.edge_or_call_to(to, CodeEdgeKind::Indirect, CallKind::TailCall));
                     inside.chain(leaves).collect()
                 }
-                Resolution::Functions(targets) => vec![Transfer::Call(CallKind::TailCall, CodeCallee::OneOf(targets.clone()))],
-                Resolution::Import(name) => vec![Transfer::Call(CallKind::TailCall, CodeCallee::Import(name.clone()))],
-                Resolution::TailCall => vec![Transfer::Call(CallKind::TailCall, CodeCallee::Indirect)],
-                Resolution::Unknown => Vec::new(),
+                JumpResolution::Functions(targets) => vec![ControlTransfer::Call(CallKind::TailCall, CodeCallee::OneOf(targets.clone()))],
+                JumpResolution::Import(name) => vec![ControlTransfer::Call(CallKind::TailCall, CodeCallee::Import(name.clone()))],
+                JumpResolution::TailCall => vec![ControlTransfer::Call(CallKind::TailCall, CodeCallee::Indirect)],
+                JumpResolution::Unknown => Vec::new(),
             },
         }
     }
 
     /// Returns the transfer of control to an address: an edge if the address is in this function, otherwise a call.
-    fn edge_or_call_to(&self, to: u64, kind: CodeEdgeKind, call: CallKind) -> Transfer {
-        if self.is_inside(to) && self.explored.instructions.contains(to) {
-            return Transfer::Edge(to, kind);
+    fn edge_or_call_to(&self, to: u64, kind: CodeEdgeKind, call: CallKind) -> ControlTransfer {
+        if self.is_inside_function(to) && self.explored.instructions.contains(to) {
+            return ControlTransfer::Edge(to, kind);
         }
-        Transfer::Call(call, self.callee_at(to))
+        ControlTransfer::Call(call, self.callee_at(to))
     }
 
     fn callee_at(&self, to: u64) -> CodeCallee {
         match self.explored.code.stubs.get(&to) {
-            Some(Stub { import: Some(name), .. }) => CodeCallee::Import(name.clone()),
+            Some(ImportStub { import: Some(name), .. }) => CodeCallee::Import(name.clone()),
             Some(_) => CodeCallee::Indirect,
             None => CodeCallee::Function(to),
         }
@@ -314,9 +316,9 @@ impl AssembledFunction<'_, '_, '_> {
     fn build_call_site(&self, block: BlockIndex, address: u64, next: u64, kind: CallKind, callee: CodeCallee) -> CallSite {
         let returns = match (&callee, kind) {
             (_, CallKind::Call) => self.explored.call_returns(address),
-            (CodeCallee::Import(name), _) if super::imports::never_returns(name) => Returns::Never,
-            (CodeCallee::Function(to), _) if self.explored.known.never_returning.contains(to) => Returns::Never,
-            _ => Returns::Maybe,
+            (CodeCallee::Import(name), _) if super::imports::never_returns(name) => CallReturns::Never,
+            (CodeCallee::Function(to), _) if self.explored.known.never_returning.contains(to) => CallReturns::Never,
+            _ => CallReturns::Maybe,
         };
         let frame = self.explored.frames.index_at(address).map(|f| &self.explored.frames.frames[f]);
         let protected = frame.and_then(|f| f.protected.iter().find(|p| p.start <= address && address < p.end));
@@ -330,12 +332,12 @@ impl AssembledFunction<'_, '_, '_> {
         let mut end = 0;
         for (at, reached) in self.reached_instructions() {
             if at < end {
-                overlaps.push(Uncertainty { address: at, doubt: Doubt::Overlap });
+                overlaps.push(Uncertainty { address: at, doubt: GraphDoubt::Overlap });
             }
             end = end.max(at + u64::from(reached.size));
         }
         let explored = self.explored;
-        overlaps.retain(|o| explored.code.binary.bytes_at(o.address - 1).is_none_or(|bytes| bytes[0] != LOCK_PREFIX));
+        overlaps.retain(|o| explored.code.binary.bytes_at(o.address - 1).is_none_or(|bytes| bytes[0] != LOCK_PREFIX_BYTE));
         self.doubts.extend(overlaps);
     }
 
@@ -355,8 +357,10 @@ impl AssembledFunction<'_, '_, '_> {
             let Some(bytes) = self.explored.code.binary.bytes_at(gap.start).and_then(|b| b.get(..size)) else { continue };
             let filling = padding::padding_length(bytes, gap.start);
             if filling < size {
-                self.doubts
-                    .push(Uncertainty { address: gap.start + filling as u64, doubt: Doubt::Unreached { size: (size - filling) as u64 } });
+                self.doubts.push(Uncertainty {
+                    address: gap.start + filling as u64,
+                    doubt: GraphDoubt::Unreached { size: (size - filling) as u64 },
+                });
             }
         }
     }

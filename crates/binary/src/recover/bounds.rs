@@ -5,7 +5,7 @@
 //! no bounds.
 
 use super::reached::CodeFlow;
-use super::sums::{Atom, SumLocation, SumPosition, SumValue};
+use super::sums::{SumAtom, SumLocation, SumPosition, SumValue};
 use super::values::{FunctionBody, register_number};
 use iced_x86::{ConditionCode, Instruction, Mnemonic, OpKind, Register};
 use std::collections::HashSet;
@@ -14,7 +14,7 @@ use std::ops::RangeInclusive;
 /// Maximum number of instructions that are visited between the read of a table and the checks of its index, on all paths together.
 const MAX_CHECKED_INSTRUCTIONS: usize = 600;
 /// Maximum depth to which the definitions of a value are expanded.
-const MAX_DEPTH: u32 = 12;
+const MAX_EXPANSION_DEPTH: u32 = 12;
 
 /// What is traced backwards. The index of the table is this value plus a constant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -43,8 +43,8 @@ pub fn find_index_bounds(body: &FunctionBody, jump: SumPosition, index: &SumValu
     let by_place = || {
         let (read, register) = find_table_read(body, jump, size)?;
         // The compiler has folded a constant term of the index into the address of the table.
-        let folded =
-            single_value(body.evaluate_register(Register::RAX + u32::from(register), read, MAX_DEPTH)).map_or(0, |value| value.constant);
+        let folded = single_value(body.evaluate_register(Register::RAX + u32::from(register), read, MAX_EXPANSION_DEPTH))
+            .map_or(0, |value| value.constant);
         bounds_from_checks(body, read, TrackedIndex::Location(SumLocation::Register(register)), folded.wrapping_neg(), max)
     };
     let proven_bounds = |values| IndexBounds { values, is_proven: true };
@@ -70,9 +70,9 @@ fn find_table_read(body: &FunctionBody, jump: SumPosition, size: u64) -> Option<
 /// Returns the maximum value of an index, and whether it is proven. A mask proves the maximum; the width of the index does not.
 fn bound_by_width(index: &SumValue) -> Option<(u64, bool)> {
     match index.only_atom()? {
-        Atom::And(bits, _) => Some((*bits, true)),
-        Atom::Low(1, _) | Atom::Load { bytes: 1, is_signed: false, .. } => Some((255, false)),
-        Atom::Low(_, inner) | Atom::Signed(_, inner) => bound_by_width(inner),
+        SumAtom::And(bits, _) => Some((*bits, true)),
+        SumAtom::Low(1, _) | SumAtom::Load { bytes: 1, is_signed: false, .. } => Some((255, false)),
+        SumAtom::Low(_, inner) | SumAtom::Signed(_, inner) => bound_by_width(inner),
         _ => None,
     }
 }
@@ -82,12 +82,12 @@ fn split_constant(value: &SumValue) -> (SumValue, u64) {
     let without_constant = || (SumValue { constant: 0, terms: value.terms.clone() }, value.constant);
     let [(atom, 1)] = &value.terms[..] else { return without_constant() };
     match atom {
-        Atom::Low(bytes, inner) | Atom::Signed(bytes, inner) if *bytes >= 4 || value.constant == 0 => {
+        SumAtom::Low(bytes, inner) | SumAtom::Signed(bytes, inner) if *bytes >= 4 || value.constant == 0 => {
             let (inner, constant) = split_constant(inner);
             (inner, constant.wrapping_add(value.constant))
         }
-        Atom::Load { bytes, address, .. } => {
-            let load = Atom::Load { bytes: *bytes, is_signed: false, address: address.clone() };
+        SumAtom::Load { bytes, address, .. } => {
+            let load = SumAtom::Load { bytes: *bytes, is_signed: false, address: address.clone() };
             (SumValue { constant: 0, terms: vec![(load, 1)] }, value.constant)
         }
         _ => without_constant(),
@@ -115,9 +115,9 @@ fn bounds_from_checks(
         for &before in body.predecessors(at) {
             let part = match bounds_implied_by_edge(body, before, at, &tracked, constant).filter(|part| part.end() - part.start() < max) {
                 Some(part) => part,
-                None => match step_back(body, before, &tracked, constant)? {
-                    BoundStep::Known(part) => part,
-                    BoundStep::Follow(tracked, constant) => {
+                None => match step_back_to_source(body, before, &tracked, constant)? {
+                    BackwardStep::Known(part) => part,
+                    BackwardStep::Follow(tracked, constant) => {
                         work.push((before, tracked, constant));
                         continue;
                     }
@@ -134,7 +134,7 @@ fn bounds_from_checks(
 
 /// Result of tracing the index backwards over one instruction: its bounds are known, or tracing continues with a different value and
 /// constant.
-enum BoundStep {
+enum BackwardStep {
     Known(RangeInclusive<u64>),
     Follow(TrackedIndex, u64),
 }
@@ -144,21 +144,21 @@ fn single_value_range(value: u64) -> RangeInclusive<u64> {
 }
 
 /// Traces the index backwards over one instruction. Returns `None` if this is not possible.
-fn step_back(body: &FunctionBody, at: SumPosition, tracked: &TrackedIndex, constant: u64) -> Option<BoundStep> {
+fn step_back_to_source(body: &FunctionBody, at: SumPosition, tracked: &TrackedIndex, constant: u64) -> Option<BackwardStep> {
     let place = match tracked {
         TrackedIndex::Value(value)
-            if value.terms.iter().any(|(a, _)| matches!(a, Atom::Opaque(_, definitions) if definitions.contains(&at))) =>
+            if value.terms.iter().any(|(a, _)| matches!(a, SumAtom::Opaque(_, definitions) if definitions.contains(&at))) =>
         {
             return None;
         }
-        TrackedIndex::Value(_) => return Some(BoundStep::Follow(tracked.clone(), constant)),
-        TrackedIndex::Location(place) if !body.defines(at, *place) => return Some(BoundStep::Follow(tracked.clone(), constant)),
+        TrackedIndex::Value(_) => return Some(BackwardStep::Follow(tracked.clone(), constant)),
+        TrackedIndex::Location(place) if !body.defines(at, *place) => return Some(BackwardStep::Follow(tracked.clone(), constant)),
         TrackedIndex::Location(place) => *place,
     };
     let instruction = &body.instructions[at as usize];
-    let known = |value: u64| Some(BoundStep::Known(single_value_range(value.wrapping_add(constant) & u64::from(u32::MAX))));
+    let known = |value: u64| Some(BackwardStep::Known(single_value_range(value.wrapping_add(constant) & u64::from(u32::MAX))));
     let follow = |register: Register, more: u64| {
-        Some(BoundStep::Follow(TrackedIndex::Location(SumLocation::Register(register_number(register)?)), constant.wrapping_add(more)))
+        Some(BackwardStep::Follow(TrackedIndex::Location(SumLocation::Register(register_number(register)?)), constant.wrapping_add(more)))
     };
     let operand = instruction.op_count().saturating_sub(1);
     let is_target =
@@ -186,7 +186,7 @@ fn step_back(body: &FunctionBody, at: SumPosition, tracked: &TrackedIndex, const
                 Mnemonic::Mov => known(immediate),
                 Mnemonic::Add => follow(instruction.op0_register(), immediate),
                 Mnemonic::Sub => follow(instruction.op0_register(), immediate.wrapping_neg()),
-                Mnemonic::And if constant == 0 => Some(BoundStep::Known(0..=immediate)),
+                Mnemonic::And if constant == 0 => Some(BackwardStep::Known(0..=immediate)),
                 _ => None,
             }
         }
@@ -194,11 +194,11 @@ fn step_back(body: &FunctionBody, at: SumPosition, tracked: &TrackedIndex, const
 }
 
 /// Continues tracing with the value that an instruction loads from memory. Returns `None` if several values are possible.
-fn follow_load(body: &FunctionBody, at: SumPosition, constant: u64) -> Option<BoundStep> {
-    let values = body.evaluate_operand(at, 1, MAX_DEPTH);
+fn follow_load(body: &FunctionBody, at: SumPosition, constant: u64) -> Option<BackwardStep> {
+    let values = body.evaluate_operand(at, 1, MAX_EXPANSION_DEPTH);
     let [value] = &values[..] else { return None };
     let (value, more) = split_constant(value);
-    Some(BoundStep::Follow(TrackedIndex::Value(value), constant.wrapping_add(more)))
+    Some(BackwardStep::Follow(TrackedIndex::Value(value), constant.wrapping_add(more)))
 }
 
 /// Returns the bounds that a conditional jump at `from` implies for the index if control takes its edge to `to`.
@@ -262,13 +262,13 @@ fn offset_from_traced_value(body: &FunctionBody, compare: SumPosition, tracked: 
                 return Some(0);
             }
             // Another register may hold the same value, or one that differs from it by a constant.
-            single_value(body.evaluate_register(Register::RAX + u32::from(*register), compare, MAX_DEPTH))?
+            single_value(body.evaluate_register(Register::RAX + u32::from(*register), compare, MAX_EXPANSION_DEPTH))?
         }
         TrackedIndex::Location(_) => return None,
         TrackedIndex::Value(value) => value.clone(),
     };
     let (followed, own) = split_constant(&followed);
-    let (compared, offset) = split_constant(&single_value(body.evaluate_operand(compare, 0, MAX_DEPTH))?);
+    let (compared, offset) = split_constant(&single_value(body.evaluate_operand(compare, 0, MAX_EXPANSION_DEPTH))?);
     (compared == followed).then(|| offset.wrapping_sub(own))
 }
 

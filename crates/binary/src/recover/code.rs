@@ -6,8 +6,8 @@
 
 use crate::elf::{Binary, parse_elf};
 use crate::error::BinaryError;
-use crate::graph::Stub;
-use crate::instruction::decode;
+use crate::graph::ImportStub;
+use crate::instruction::decode_instruction;
 use iced_x86::{Mnemonic, OpKind};
 use object::read::elf::{ElfFile64, SectionHeader};
 use object::{Object, ObjectSection, ObjectSymbol, RelocationFlags, RelocationTarget, elf};
@@ -37,7 +37,7 @@ pub struct FileCode<'a> {
     /// Code sections, sorted by address. For a file without section headers, its executable segments.
     pub sections: Vec<CodeSection>,
     pub words: BTreeMap<u64, CodeWord>,
-    pub stubs: BTreeMap<u64, Stub>,
+    pub stubs: BTreeMap<u64, ImportStub>,
     pub stub_ranges: Vec<Range<u64>>,
     pub exported: Vec<u64>,
     /// Whether the file's entry point calls `main` through the C library.
@@ -102,26 +102,26 @@ impl<'a> FileCode<'a> {
         for section in self.sections.clone().into_iter().filter(|s| s.name.starts_with(".plt") || s.name == ".iplt") {
             let step = if section.name == ".plt.got" && section.range.end - section.range.start < 16 { 8 } else { 16 };
             let starts = (section.range.start..section.range.end).step_by(step.min(8));
-            let named: Vec<Stub> = starts.filter_map(|address| self.stub_at(address)).collect();
+            let named: Vec<ImportStub> = starts.filter_map(|address| self.stub_at(address)).collect();
             self.stubs.extend(named.into_iter().map(|stub| (stub.address, stub)));
             self.stub_ranges.push(section.range);
         }
     }
 
     /// Returns the stub at an address. A stub consists of an optional `endbr64` and a jump through a word that the loader fills in.
-    pub fn stub_at(&self, address: u64) -> Option<Stub> {
+    pub fn stub_at(&self, address: u64) -> Option<ImportStub> {
         let mut at = address;
-        let mut instruction = decode(self.binary.code_at(at)?, at)?;
+        let mut instruction = decode_instruction(self.binary.code_at(at)?, at)?;
         if instruction.mnemonic() == Mnemonic::Endbr64 {
             at = instruction.next_ip();
-            instruction = decode(self.binary.code_at(at)?, at)?;
+            instruction = decode_instruction(self.binary.code_at(at)?, at)?;
         }
         if instruction.mnemonic() != Mnemonic::Jmp || instruction.op0_kind() != OpKind::Memory || !instruction.is_ip_rel_memory_operand() {
             return None;
         }
         match self.words.get(&instruction.memory_displacement64())? {
-            CodeWord::Import(name) => Some(Stub { address, import: Some(name.clone()), resolver: None }),
-            CodeWord::Resolved(resolver) => Some(Stub { address, import: None, resolver: Some(*resolver) }),
+            CodeWord::Import(name) => Some(ImportStub { address, import: Some(name.clone()), resolver: None }),
+            CodeWord::Resolved(resolver) => Some(ImportStub { address, import: None, resolver: Some(*resolver) }),
             CodeWord::Address(_) => None,
         }
     }

@@ -10,8 +10,8 @@ use super::code::FileCode;
 use super::frames::UnwindTables;
 use super::imports;
 use super::reached::{CodeFlow, ReachedCode, ReachedInstruction};
-use crate::graph::{Doubt, GraphObservation, Returns, Uncertainty};
-use crate::instruction::{BranchInstruction, branch, decode};
+use crate::graph::{CallReturns, GraphDoubt, GraphObservation, Uncertainty};
+use crate::instruction::{BranchInstruction, classify_branch, decode_instruction};
 use candidates::data_words;
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -21,7 +21,7 @@ const FUNCTION_ALIGNMENT: u64 = 16;
 
 /// Where an indirect jump can lead.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Resolution {
+pub enum JumpResolution {
     /// To these addresses in the function of the jump.
     Within(Vec<u64>),
     Functions(Vec<u64>),
@@ -62,7 +62,7 @@ pub struct Exploration<'k, 'a> {
     /// Addresses inside functions, other than entries, to which data or instructions refer.
     pub labels: BTreeSet<u64>,
     pub data: BTreeSet<u64>,
-    pub jumps: BTreeMap<u64, Resolution>,
+    pub jumps: BTreeMap<u64, JumpResolution>,
     /// Indirect jumps that have targets in their own function and may also leave it by a tail call.
     pub may_leave: BTreeSet<u64>,
     pub uncertain: Vec<Uncertainty>,
@@ -99,7 +99,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
             work: Vec::new(),
         };
         explored.schedule_known_code();
-        explored.follow_all();
+        explored.follow_all_code();
         explored
     }
 
@@ -137,7 +137,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
 
     /// Follows the target of an observed transfer of control, unless it is the return of a call.
     fn follow_observed(&mut self, seen: GraphObservation) {
-        let before = self.code.binary.code_at(seen.from).and_then(|bytes| decode(bytes, seen.from));
+        let before = self.code.binary.code_at(seen.from).and_then(|bytes| decode_instruction(bytes, seen.from));
         let is_call = before.is_some_and(|i| matches!(flow_of(&i), CodeFlow::Call(_) | CodeFlow::CallIndirect));
         let is_return = is_call && before.is_some_and(|i| i.next_ip() == seen.to);
         if !is_return && self.code.is_code(seen.to) {
@@ -154,7 +154,8 @@ impl<'k, 'a> Exploration<'k, 'a> {
     /// Returns true if an address directly follows a call instruction, so that a call may return there.
     pub fn is_return_address(&self, to: u64) -> bool {
         const CALL_SIZES: std::ops::RangeInclusive<u64> = 2..=8;
-        let ends_there = |at: u64| self.code.binary.code_at(at).and_then(|bytes| decode(bytes, at)).filter(|i| i.next_ip() == to);
+        let ends_there =
+            |at: u64| self.code.binary.code_at(at).and_then(|bytes| decode_instruction(bytes, at)).filter(|i| i.next_ip() == to);
         CALL_SIZES
             .filter_map(|size| ends_there(to.checked_sub(size)?))
             .any(|i| matches!(flow_of(&i), CodeFlow::Call(_) | CodeFlow::CallIndirect))
@@ -192,16 +193,16 @@ impl<'k, 'a> Exploration<'k, 'a> {
     }
 
     /// Records where an indirect jump leads, and schedules its targets for exploration.
-    pub fn set_resolution(&mut self, jump: u64, resolution: Resolution) {
-        if let Resolution::Within(targets) | Resolution::Functions(targets) = &resolution {
+    pub fn set_resolution(&mut self, jump: u64, resolution: JumpResolution) {
+        if let JumpResolution::Within(targets) | JumpResolution::Functions(targets) = &resolution {
             self.work.extend(targets);
         }
         self.jumps.insert(jump, resolution);
     }
 
     /// Follows all scheduled addresses, and then all candidates that look like functions.
-    pub fn follow_all(&mut self) {
-        self.follow_scheduled();
+    pub fn follow_all_code(&mut self) {
+        self.follow_scheduled_addresses();
         while !self.candidates.is_empty() {
             let candidates = std::mem::take(&mut self.candidates);
             let fresh: Vec<u64> = candidates.into_iter().filter(|at| !self.instructions.contains(*at)).collect();
@@ -209,13 +210,13 @@ impl<'k, 'a> Exploration<'k, 'a> {
                 if self.looks_like_function(at) {
                     self.address_taken.insert(at);
                     self.schedule_function(at);
-                    self.follow_scheduled();
+                    self.follow_scheduled_addresses();
                 }
             }
         }
     }
 
-    fn follow_scheduled(&mut self) {
+    fn follow_scheduled_addresses(&mut self) {
         while let Some(at) = self.work.pop() {
             self.follow_from(at);
         }
@@ -228,9 +229,10 @@ impl<'k, 'a> Exploration<'k, 'a> {
             if self.instructions.contains(at) || self.code.is_stub(at) {
                 return;
             }
-            let Some(instruction) = self.code.binary.code_at(at).filter(|_| self.code.is_code(at)).and_then(|bytes| decode(bytes, at))
+            let Some(instruction) =
+                self.code.binary.code_at(at).filter(|_| self.code.is_code(at)).and_then(|bytes| decode_instruction(bytes, at))
             else {
-                self.uncertain.push(Uncertainty { address: at, doubt: Doubt::Undecodable });
+                self.uncertain.push(Uncertainty { address: at, doubt: GraphDoubt::Undecodable });
                 return;
             };
             let flow = self.flow_in_context(&instruction, before.as_ref());
@@ -245,12 +247,12 @@ impl<'k, 'a> Exploration<'k, 'a> {
                 CodeFlow::Next => {}
                 CodeFlow::Call(callee) => {
                     self.record_call(at, callee);
-                    if self.call_returns(at) == Returns::Never {
+                    if self.call_returns(at) == CallReturns::Never {
                         return;
                     }
                 }
                 CodeFlow::CallIndirect => {
-                    if self.call_returns(at) == Returns::Never {
+                    if self.call_returns(at) == CallReturns::Never {
                         return;
                     }
                 }
@@ -261,7 +263,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
                 }
                 CodeFlow::JumpIndirect => {
                     let known = self.known.jump_targets.get(&at).cloned();
-                    self.jumps.insert(at, known.map_or(Resolution::Unknown, Resolution::Within));
+                    self.jumps.insert(at, known.map_or(JumpResolution::Unknown, JumpResolution::Within));
                     return;
                 }
                 CodeFlow::Return | CodeFlow::Stop => return,
@@ -283,7 +285,8 @@ impl<'k, 'a> Exploration<'k, 'a> {
 
     /// Returns true if the code at an address overwrites or drops its return address and then returns.
     fn replaces_return_address(&self, at: u64) -> bool {
-        let decoded = |at: u64| self.code.binary.code_at(at).filter(|_| self.code.is_code(at)).and_then(|bytes| decode(bytes, at));
+        let decoded =
+            |at: u64| self.code.binary.code_at(at).filter(|_| self.code.is_code(at)).and_then(|bytes| decode_instruction(bytes, at));
         let Some(first) = decoded(at) else { return false };
         let is_first = drops_return_address(&first) || (sets_return_address(&first) && first.mnemonic() != Mnemonic::Push);
         is_first && decoded(first.next_ip()).is_some_and(|second| flow_of(&second) == CodeFlow::Return)
@@ -294,7 +297,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
             return;
         }
         if !self.code.is_code(callee) {
-            self.uncertain.push(Uncertainty { address: at, doubt: Doubt::OutsideCode { target: callee } });
+            self.uncertain.push(Uncertainty { address: at, doubt: GraphDoubt::OutsideCode { target: callee } });
             return;
         }
         self.call_targets.insert(callee);
@@ -312,7 +315,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
             }
             self.work.push(target);
         } else {
-            self.uncertain.push(Uncertainty { address: at, doubt: Doubt::OutsideCode { target } });
+            self.uncertain.push(Uncertainty { address: at, doubt: GraphDoubt::OutsideCode { target } });
         }
     }
 
@@ -338,28 +341,28 @@ impl<'k, 'a> Exploration<'k, 'a> {
     }
 
     /// Returns whether the call at an address returns, as far as is known.
-    pub fn call_returns(&self, at: u64) -> Returns {
-        let Some(reached) = self.instructions.get(at) else { return Returns::Maybe };
+    pub fn call_returns(&self, at: u64) -> CallReturns {
+        let Some(reached) = self.instructions.get(at) else { return CallReturns::Maybe };
         let next = at + u64::from(reached.size);
         if self.known.observations.iter().any(|o| o.from == at && o.to == next) {
-            return Returns::Maybe;
+            return CallReturns::Maybe;
         }
         // Compilers generate no code after calls that they know never to return. Therefore a call at the very end of a function is assumed
         // never to return.
         if self.frames.index_at(at).is_some_and(|f| self.frames.frames[f].end == next) || !self.code.is_code(next) {
-            return Returns::Never;
+            return CallReturns::Never;
         }
         match self.called_import(at) {
-            Some(name) if imports::never_returns(name) => Returns::Never,
-            Some(name) if imports::returns_twice(name) => Returns::Twice,
-            Some(_) => Returns::Maybe,
+            Some(name) if imports::never_returns(name) => CallReturns::Never,
+            Some(name) if imports::returns_twice(name) => CallReturns::Twice,
+            Some(_) => CallReturns::Maybe,
             None => match reached.flow {
-                CodeFlow::Call(callee) if self.known.never_returning.contains(&callee) => Returns::Never,
+                CodeFlow::Call(callee) if self.known.never_returning.contains(&callee) => CallReturns::Never,
                 CodeFlow::Call(callee) => match self.known.symbols.get(&callee) {
-                    Some(name) if imports::returns_twice(name) => Returns::Twice,
-                    _ => Returns::Maybe,
+                    Some(name) if imports::returns_twice(name) => CallReturns::Twice,
+                    _ => CallReturns::Maybe,
                 },
-                _ => Returns::Maybe,
+                _ => CallReturns::Maybe,
             },
         }
     }
@@ -368,7 +371,8 @@ impl<'k, 'a> Exploration<'k, 'a> {
     /// because code may jump there to skip the prefix.
     pub fn is_within_instruction(&self, at: u64) -> bool {
         let before = self.instructions.last_before(at).filter(|(start, reached)| at < *start + u64::from(reached.size));
-        before.is_some_and(|(start, _)| start + 1 != at || self.code.binary.bytes_at(start).is_none_or(|bytes| bytes[0] != LOCK_PREFIX))
+        before
+            .is_some_and(|(start, _)| start + 1 != at || self.code.binary.bytes_at(start).is_none_or(|bytes| bytes[0] != LOCK_PREFIX_BYTE))
     }
 
     /// Returns the imported function to which the call or jump at an address leads, directly or through a stub. Returns `None` for any
@@ -378,7 +382,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
         match reached.flow {
             CodeFlow::Call(to) | CodeFlow::Jump(to) | CodeFlow::Conditional(to) => self.code.stubs.get(&to)?.import.as_deref(),
             CodeFlow::CallIndirect | CodeFlow::JumpIndirect => {
-                let instruction = decode(self.code.binary.code_at(at)?, at)?;
+                let instruction = decode_instruction(self.code.binary.code_at(at)?, at)?;
                 if !instruction.is_ip_rel_memory_operand() {
                     return None;
                 }
@@ -397,7 +401,7 @@ pub fn flow_of(instruction: &Instruction) -> CodeFlow {
     if instruction.mnemonic() == Mnemonic::Hlt {
         return CodeFlow::Stop;
     }
-    match branch(instruction) {
+    match classify_branch(instruction) {
         None | Some(BranchInstruction::System) => CodeFlow::Next,
         // A call to the next instruction only pushes the address of that instruction, in position-independent code.
         Some(BranchInstruction::Call(to)) if to == instruction.next_ip() => CodeFlow::Next,
@@ -437,7 +441,7 @@ fn drops_return_address(instruction: &Instruction) -> bool {
     }
 }
 
-pub const LOCK_PREFIX: u8 = 0xf0;
+pub const LOCK_PREFIX_BYTE: u8 = 0xf0;
 
 fn has_memory_operand(instruction: &Instruction) -> bool {
     instruction.memory_base() != Register::None

@@ -15,7 +15,7 @@ type UnwindSlice<'a> = EndianSlice<'a, LittleEndian>;
 /// DWARF number of the register `rsp`.
 const STACK_POINTER: Register = Register(7);
 /// Offset of the canonical frame address from `rsp` at a function's entry. It is the size of the return address.
-const ENTRY_CFA_OFFSET: i64 = 8;
+const CFA_OFFSET_AT_ENTRY: i64 = 8;
 
 /// A range of code that one unwind entry describes.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ impl<'a> UnwindTables<'a> {
         let mut context = UnwindContext::new();
         let row = self.frames[frame].entry.unwind_info_for_address(&self.section, &self.bases, &mut context, address).ok()?;
         match row.cfa() {
-            CfaRule::RegisterAndOffset { register, offset } => Some(*register == STACK_POINTER && *offset == ENTRY_CFA_OFFSET),
+            CfaRule::RegisterAndOffset { register, offset } => Some(*register == STACK_POINTER && *offset == CFA_OFFSET_AT_ENTRY),
             CfaRule::Expression(_) => None,
         }
     }

@@ -21,7 +21,7 @@ pub struct ProtectedRange {
 const OMITTED_ENCODING: u8 = 0xff;
 
 /// Maximum number of actions that are followed in a chain. In a corrupt table, a chain may be cyclic.
-const MAX_ACTIONS: usize = 1000;
+const MAX_ACTION_RECORDS: usize = 1000;
 
 /// Reads the call sites with landing pads from the LSDA at an address. If the LSDA is corrupt, returns those before the error.
 pub fn read_protected_ranges(code: &FileCode, at: u64, function: u64) -> Vec<ProtectedRange> {
@@ -76,7 +76,7 @@ fn read_call_sites(code: &FileCode, at: u64, function: u64, found: &mut Vec<Prot
 /// chain is corrupt.
 fn handles_every_exception(code: &FileCode, action: u64, types: Option<CaughtTypes>) -> Option<bool> {
     let mut at = action;
-    for _ in 0..MAX_ACTIONS {
+    for _ in 0..MAX_ACTION_RECORDS {
         let mut reader = HandlerReader::at_address(code, at)?;
         let filter = reader.read_sleb()?;
         let receives = match filter {

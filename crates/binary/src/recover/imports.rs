@@ -3,7 +3,7 @@
 //! Sources: ISO C, POSIX, and the manuals of glibc and of the C++ runtime libraries. Whether functions of the file itself return follows
 //! from their code.
 
-const NEVER_RETURNING: [&str; 44] = [
+const NEVER_RETURNING_FUNCTIONS: [&str; 44] = [
     "_Exit",
     "_Unwind_Resume",
     "__assert",
@@ -50,17 +50,17 @@ const NEVER_RETURNING: [&str; 44] = [
     "__ubsan_handle_builtin_unreachable",
 ];
 
-const RETURNING_TWICE: [&str; 9] =
+const TWICE_RETURNING_FUNCTIONS: [&str; 9] =
     ["setjmp", "_setjmp", "__setjmp", "sigsetjmp", "__sigsetjmp", "vfork", "__vfork", "getcontext", "savectx"];
 
 pub fn never_returns(name: &str) -> bool {
     let name = name.split('@').next().unwrap_or(name);
-    NEVER_RETURNING.contains(&name)
+    NEVER_RETURNING_FUNCTIONS.contains(&name)
         || name.strip_prefix("_ZSt").is_some_and(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with("__throw_"))
 }
 
 pub fn returns_twice(name: &str) -> bool {
-    RETURNING_TWICE.contains(&name.split('@').next().unwrap_or(name))
+    TWICE_RETURNING_FUNCTIONS.contains(&name.split('@').next().unwrap_or(name))
 }
 
 #[cfg(test)]

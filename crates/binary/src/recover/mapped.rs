@@ -8,10 +8,10 @@ use super::explore::flow_of;
 use super::reached::CodeFlow;
 use crate::address_map::{AddressMap, MapBlock, MapFunction};
 use crate::graph::{CodeBlock, CodeEdge, CodeEdgeKind, CompilerFrequencies, FunctionGraph, GraphSource, ProgramGraph};
-use crate::instruction::decode;
+use crate::instruction::decode_instruction;
 use std::collections::HashMap;
 
-const PROBABILITY_UNIT: f64 = 1.0 / (1_u64 << 31) as f64;
+const PROBABILITY_PER_UNIT: f64 = 1.0 / (1_u64 << 31) as f64;
 
 /// Returns the targets of indirect jumps according to the map, by address of the jump. Only functions whose map entry contains successors
 /// are included.
@@ -38,7 +38,7 @@ fn find_indirect_jump(code: &FileCode, block: &MapBlock) -> Option<u64> {
     let end = block.address.checked_add(block.size)?;
     let mut at = block.address;
     while at < end && code.is_code(at) {
-        let instruction = decode(code.binary.code_at(at)?, at)?;
+        let instruction = decode_instruction(code.binary.code_at(at)?, at)?;
         if instruction.next_ip() == end {
             return (flow_of(&instruction) == CodeFlow::JumpIndirect).then_some(at);
         }
@@ -71,7 +71,7 @@ fn convert_frequencies(function: &FunctionGraph, mapped: &MapFunction) -> Option
         match (&block.successors, ends_inside || edge.kind == CodeEdgeKind::Unwind) {
             (Some(successors), false) => {
                 let leads = |id: u32| mapped.blocks.iter().any(|b| b.id == id && b.address == to);
-                successors.iter().filter(|s| leads(s.id)).map(|s| f64::from(s.probability) * PROBABILITY_UNIT).sum()
+                successors.iter().filter(|s| leads(s.id)).map(|s| f64::from(s.probability) * PROBABILITY_PER_UNIT).sum()
             }
             (_, true) if edge.kind == CodeEdgeKind::FallThrough => 1.0,
             _ => 0.0,

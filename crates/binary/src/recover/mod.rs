@@ -31,19 +31,19 @@ mod values;
 use crate::address_map::AddressMap;
 use crate::elf::Binary;
 use crate::error::BinaryError;
-use crate::graph::{Doubt, GraphObservation, ProgramGraph, Uncertainty};
+use crate::graph::{GraphDoubt, GraphObservation, ProgramGraph, Uncertainty};
 use code::FileCode;
-use explore::{Exploration, KnownCode, Resolution};
+use explore::{Exploration, JumpResolution, KnownCode};
 use frames::UnwindTables;
 use reached::CodeFlow;
-use regions::Families;
+use regions::FunctionFamilies;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 /// Maximum number of passes over the code. Each pass starts with what the previous passes have found.
-const MAX_PASSES: usize = 8;
+const MAX_RECOVERY_PASSES: usize = 8;
 /// Maximum number of rounds in which indirect jumps are resolved and their targets are followed.
-const MAX_ROUNDS: usize = 12;
+const MAX_RESOLUTION_ROUNDS: usize = 12;
 
 impl ProgramGraph {
     /// Recovers the graphs of all functions of a file. Uses the compiler's address map if the file has one.
@@ -96,7 +96,7 @@ fn recover_until_stable<'a>(code: &'a FileCode<'a>, frames: &'a UnwindTables<'a>
     for pass in 1.. {
         let (explored, families) = explore(code, frames, known);
         let never = find_never_returning(&explored, &families);
-        if pass == MAX_PASSES || (never.is_subset(&known.never_returning) && explored.data.len() == known.data.len()) {
+        if pass == MAX_RECOVERY_PASSES || (never.is_subset(&known.never_returning) && explored.data.len() == known.data.len()) {
             return assemble::assemble(&explored, &families);
         }
         let data = explored.data;
@@ -107,43 +107,47 @@ fn recover_until_stable<'a>(code: &'a FileCode<'a>, frames: &'a UnwindTables<'a>
 }
 
 /// Explores the code once: follows instructions and resolves indirect jumps until nothing new is reached.
-fn explore<'k, 'a>(code: &'a FileCode<'a>, frames: &'a UnwindTables<'a>, known: &'k KnownCode) -> (Exploration<'k, 'a>, Families) {
+fn explore<'k, 'a>(code: &'a FileCode<'a>, frames: &'a UnwindTables<'a>, known: &'k KnownCode) -> (Exploration<'k, 'a>, FunctionFamilies) {
     let mut explored = Exploration::new(code, frames, known);
-    let mut doubts: HashMap<u64, Doubt> = HashMap::new();
+    let mut doubts: HashMap<u64, GraphDoubt> = HashMap::new();
     let mut unbounded: HashSet<u64> = HashSet::new();
     // The targets of a jump that one round resolves may lead to further jumps.
-    for _ in 0..MAX_ROUNDS {
+    for _ in 0..MAX_RESOLUTION_ROUNDS {
         let families = resolve_until_stable(&mut explored, &mut doubts, &mut unbounded);
         resolve_jumps_without_table(&mut explored, &families, &mut doubts);
-        explored.follow_all();
+        explored.follow_all_code();
         if find_undecided_jumps(&explored, &doubts).is_empty() && !explored.follow_gaps() {
             break;
         }
     }
-    doubts.extend(find_undecided_jumps(&explored, &doubts).into_iter().map(|jump| (jump, Doubt::UnresolvedJump)));
-    let families = Families::new(&explored);
+    doubts.extend(find_undecided_jumps(&explored, &doubts).into_iter().map(|jump| (jump, GraphDoubt::UnresolvedJump)));
+    let families = FunctionFamilies::new(&explored);
     explored.uncertain.extend(doubts.into_iter().map(|(address, doubt)| Uncertainty { address, doubt }));
     (explored, families)
 }
 
 /// Returns the jumps that are not resolved and for which no doubt has been recorded.
-fn find_undecided_jumps(explored: &Exploration, doubts: &HashMap<u64, Doubt>) -> Vec<u64> {
-    let open = explored.jumps.iter().filter(|(jump, resolution)| **resolution == Resolution::Unknown && !doubts.contains_key(*jump));
+fn find_undecided_jumps(explored: &Exploration, doubts: &HashMap<u64, GraphDoubt>) -> Vec<u64> {
+    let open = explored.jumps.iter().filter(|(jump, resolution)| **resolution == JumpResolution::Unknown && !doubts.contains_key(*jump));
     open.map(|(jump, _)| *jump).collect()
 }
 
 /// Alternates between resolving jumps and following their targets, until nothing changes. Returns the families of the explored code.
-fn resolve_until_stable(explored: &mut Exploration, doubts: &mut HashMap<u64, Doubt>, unbounded: &mut HashSet<u64>) -> Families {
-    for _ in 0..MAX_ROUNDS {
-        let families = Families::new(explored);
+fn resolve_until_stable(
+    explored: &mut Exploration,
+    doubts: &mut HashMap<u64, GraphDoubt>,
+    unbounded: &mut HashSet<u64>,
+) -> FunctionFamilies {
+    for _ in 0..MAX_RESOLUTION_ROUNDS {
+        let families = FunctionFamilies::new(explored);
         let before = explored.instructions.len();
         let changed = resolve_jumps(explored, &families, doubts, unbounded);
-        explored.follow_all();
+        explored.follow_all_code();
         if !changed && explored.instructions.len() == before && !explored.follow_data_words() {
             return families;
         }
     }
-    Families::new(explored)
+    FunctionFamilies::new(explored)
 }
 
 fn family_ranges(explored: &Exploration, regions: &[u64]) -> Vec<Range<u64>> {
@@ -151,8 +155,13 @@ fn family_ranges(explored: &Exploration, regions: &[u64]) -> Vec<Range<u64>> {
 }
 
 /// Resolves the jumps that are not resolved yet, and those with a table whose end was guessed. Returns true if a resolution changed.
-fn resolve_jumps(explored: &mut Exploration, families: &Families, doubts: &mut HashMap<u64, Doubt>, unbounded: &mut HashSet<u64>) -> bool {
-    let open = |jump: &u64, resolution: &Resolution| *resolution == Resolution::Unknown || unbounded.contains(jump);
+fn resolve_jumps(
+    explored: &mut Exploration,
+    families: &FunctionFamilies,
+    doubts: &mut HashMap<u64, GraphDoubt>,
+    unbounded: &mut HashSet<u64>,
+) -> bool {
+    let open = |jump: &u64, resolution: &JumpResolution| *resolution == JumpResolution::Unknown || unbounded.contains(jump);
     let mut by_family: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for (&jump, resolution) in &explored.jumps {
         if open(&jump, resolution) && !explored.known.jump_targets.contains_key(&jump) {
@@ -185,7 +194,7 @@ fn resolve_jumps(explored: &mut Exploration, families: &Families, doubts: &mut H
 
 /// Returns true if a jump table of a family (the regions that form one function) may lead to an address. The address must be in the family,
 /// or in cold code that only jumps can reach.
-fn is_table_target(explored: &Exploration, families: &Families, ranges: &[Range<u64>], family: u64, to: u64) -> bool {
+fn is_table_target(explored: &Exploration, families: &FunctionFamilies, ranges: &[Range<u64>], family: u64, to: u64) -> bool {
     if !explored.code.is_code(to) || explored.code.is_stub(to) {
         return false;
     }
@@ -201,8 +210,8 @@ fn is_table_target(explored: &Exploration, families: &Families, ranges: &[Range<
 
 /// Decides where jumps without a table lead: to labels whose address is taken, or to another function as a tail call. Other jumps stay
 /// unresolved.
-fn resolve_jumps_without_table(explored: &mut Exploration, families: &Families, doubts: &mut HashMap<u64, Doubt>) {
-    let open: Vec<u64> = explored.jumps.iter().filter(|(_, r)| **r == Resolution::Unknown).map(|(j, _)| *j).collect();
+fn resolve_jumps_without_table(explored: &mut Exploration, families: &FunctionFamilies, doubts: &mut HashMap<u64, GraphDoubt>) {
+    let open: Vec<u64> = explored.jumps.iter().filter(|(_, r)| **r == JumpResolution::Unknown).map(|(j, _)| *j).collect();
     let all = families.families();
     for jump in open {
         let region = explored.region_of(jump);
@@ -220,9 +229,9 @@ fn resolve_jumps_without_table(explored: &mut Exploration, families: &Families, 
             explored.may_leave.insert(jump);
         }
         let (resolution, doubt) = match (labels.is_empty(), at_entry_depth) {
-            (true, Some(true)) => (Resolution::TailCall, Doubt::AssumedTailCall),
-            (false, _) => (Resolution::Within(labels), Doubt::AnyLabel),
-            _ => (Resolution::Unknown, Doubt::UnresolvedJump),
+            (true, Some(true)) => (JumpResolution::TailCall, GraphDoubt::AssumedTailCall),
+            (false, _) => (JumpResolution::Within(labels), GraphDoubt::AnyLabel),
+            _ => (JumpResolution::Unknown, GraphDoubt::UnresolvedJump),
         };
         doubts.insert(jump, doubt);
         explored.set_resolution(jump, resolution);
@@ -242,29 +251,29 @@ fn resolve_jumps_without_table(explored: &mut Exploration, families: &Families, 
         if family_of(seen.from) != family && (explored.is_return_address(seen.to) || is_within()) {
             continue;
         }
-        if matches!(resolution, Resolution::TailCall | Resolution::Unknown) {
+        if matches!(resolution, JumpResolution::TailCall | JumpResolution::Unknown) {
             explored.may_leave.insert(seen.from);
         }
         explored.set_resolution(seen.from, add_observed_target(explored, resolution, seen.to));
     }
 }
 
-fn add_observed_target(explored: &Exploration, resolution: Resolution, to: u64) -> Resolution {
+fn add_observed_target(explored: &Exploration, resolution: JumpResolution, to: u64) -> JumpResolution {
     let is_function = explored.region_of(to) == to && explored.is_function_start(to);
     match resolution {
-        Resolution::Within(mut targets) if !targets.contains(&to) => {
+        JumpResolution::Within(mut targets) if !targets.contains(&to) => {
             targets.push(to);
             targets.sort_unstable();
-            Resolution::Within(targets)
+            JumpResolution::Within(targets)
         }
-        Resolution::Unknown | Resolution::TailCall if !is_function => Resolution::Within(vec![to]),
+        JumpResolution::Unknown | JumpResolution::TailCall if !is_function => JumpResolution::Within(vec![to]),
         other => other,
     }
 }
 
 /// Returns the entries of functions that never return. The other functions are the least fixed point of this rule: a function may return if
 /// it contains a return instruction, or jumps to code that may return.
-fn find_never_returning(explored: &Exploration, families: &Families) -> HashSet<u64> {
+fn find_never_returning(explored: &Exploration, families: &FunctionFamilies) -> HashSet<u64> {
     let mut returning: HashSet<u64> = HashSet::new();
     let mut callers: HashMap<u64, Vec<u64>> = HashMap::new();
     let all = families.families();
@@ -277,11 +286,11 @@ fn find_never_returning(explored: &Exploration, families: &Families) -> HashSet<
                 CodeFlow::Return => TransferOutcome::Returns,
                 CodeFlow::Jump(to) | CodeFlow::Conditional(to) => ends(to),
                 CodeFlow::JumpIndirect => match &explored.jumps[&at] {
-                    Resolution::Within(_) if explored.may_leave.contains(&at) => TransferOutcome::Returns,
-                    Resolution::Within(_) => TransferOutcome::Stays,
-                    Resolution::Functions(_) | Resolution::TailCall | Resolution::Unknown => TransferOutcome::Returns,
-                    Resolution::Import(name) if imports::never_returns(name) => TransferOutcome::Stays,
-                    Resolution::Import(_) => TransferOutcome::Returns,
+                    JumpResolution::Within(_) if explored.may_leave.contains(&at) => TransferOutcome::Returns,
+                    JumpResolution::Within(_) => TransferOutcome::Stays,
+                    JumpResolution::Functions(_) | JumpResolution::TailCall | JumpResolution::Unknown => TransferOutcome::Returns,
+                    JumpResolution::Import(name) if imports::never_returns(name) => TransferOutcome::Stays,
+                    JumpResolution::Import(_) => TransferOutcome::Returns,
                 },
                 CodeFlow::Next => ends(at + u64::from(reached.size)),
                 _ => TransferOutcome::Stays,

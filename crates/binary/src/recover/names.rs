@@ -4,12 +4,12 @@
 //! library in `rdi` (System V ABI, AMD64 supplement, "Process Initialization"; glibc's `start.S`).
 
 use super::code::FileCode;
-use crate::instruction::decode;
+use crate::instruction::decode_instruction;
 use iced_x86::{FlowControl, Mnemonic, Register};
 use std::collections::BTreeMap;
 
 /// Maximum number of instructions of `_start` among which its first call is searched.
-const MAX_START_INSTRUCTIONS: usize = 24;
+const MAX_SEARCHED_START_INSTRUCTIONS: usize = 24;
 
 /// Returns the names of functions by address: those of symbols, and `_start` and `main` if they can be deduced.
 pub fn find_function_names(code: &FileCode) -> BTreeMap<u64, String> {
@@ -38,8 +38,8 @@ pub fn read_symbol_names(code: &FileCode) -> BTreeMap<u64, String> {
 fn find_main(code: &FileCode, entry: u64) -> Option<u64> {
     let mut at = entry;
     let mut main = None;
-    for _ in 0..MAX_START_INSTRUCTIONS {
-        let instruction = decode(code.binary.code_at(at)?, at)?;
+    for _ in 0..MAX_SEARCHED_START_INSTRUCTIONS {
+        let instruction = decode_instruction(code.binary.code_at(at)?, at)?;
         let sets = instruction.op_count() == 2 && instruction.op0_register().full_register() == Register::RDI;
         match instruction.mnemonic() {
             Mnemonic::Lea if sets && instruction.is_ip_rel_memory_operand() => main = Some(instruction.memory_displacement64()),

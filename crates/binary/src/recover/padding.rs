@@ -1,6 +1,6 @@
 //! Recognises padding between instructions.
 
-use crate::instruction::decode;
+use crate::instruction::decode_instruction;
 use iced_x86::Mnemonic;
 
 /// Returns the length of the padding at the start of `bytes`. Padding consists of `nop` instructions of any length, traps, and zeros.
@@ -11,7 +11,9 @@ pub fn padding_length(bytes: &[u8], address: u64) -> usize {
             at += 1;
             continue;
         }
-        let Some(instruction) = decode(&bytes[at..], address + at as u64).filter(|i| at + i.len() <= bytes.len()) else { break };
+        let Some(instruction) = decode_instruction(&bytes[at..], address + at as u64).filter(|i| at + i.len() <= bytes.len()) else {
+            break;
+        };
         let is_padding = match instruction.mnemonic() {
             Mnemonic::Nop | Mnemonic::Int3 | Mnemonic::Hlt | Mnemonic::Ud2 => true,
             // An exchange of a register with itself, such as `xchg ax, ax`, has no effect.

@@ -32,7 +32,7 @@ pub struct ReachedInstruction {
 }
 
 /// Effects on control flow that have no target address. The first one is that of most instructions.
-const COMMON_FLOWS: [CodeFlow; 5] = [CodeFlow::Next, CodeFlow::Return, CodeFlow::CallIndirect, CodeFlow::JumpIndirect, CodeFlow::Stop];
+const COMMON_CODE_FLOWS: [CodeFlow; 5] = [CodeFlow::Next, CodeFlow::Return, CodeFlow::CallIndirect, CodeFlow::JumpIndirect, CodeFlow::Stop];
 
 /// The reached instructions in all code sections.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl ReachedCode {
             let (sizes, flows) = (vec![0; size], vec![0; size]);
             ReachedSection { start: section.range.start, sizes, flows, starts: BitSet::new(size), transfers: BitSet::new(size) }
         };
-        Self { sections: sections.iter().map(empty).collect(), flows: COMMON_FLOWS.to_vec(), count: 0 }
+        Self { sections: sections.iter().map(empty).collect(), flows: COMMON_CODE_FLOWS.to_vec(), count: 0 }
     }
 
     /// Number of instructions.
@@ -109,7 +109,7 @@ impl ReachedCode {
 
     /// Adds an instruction, which must be in one of the sections.
     pub fn insert(&mut self, at: u64, reached: ReachedInstruction) {
-        let flow = COMMON_FLOWS.iter().position(|common| *common == reached.flow).unwrap_or_else(|| {
+        let flow = COMMON_CODE_FLOWS.iter().position(|common| *common == reached.flow).unwrap_or_else(|| {
             self.flows.push(reached.flow);
             self.flows.len() - 1
         });
@@ -196,7 +196,7 @@ mod tests {
             let flow = match state >> 8 & 7 {
                 0 => CodeFlow::Jump(at + 5),
                 1 => CodeFlow::Conditional(at),
-                kind => COMMON_FLOWS[kind as usize % COMMON_FLOWS.len()],
+                kind => COMMON_CODE_FLOWS[kind as usize % COMMON_CODE_FLOWS.len()],
             };
             let reached = ReachedInstruction { size: 1 + (state >> 4 & 7) as u8, flow };
             code.insert(at, reached);

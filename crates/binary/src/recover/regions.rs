@@ -5,7 +5,7 @@
 //! and its target in two cases: it leads to the middle of the target region, or the target region cannot be a function, because its stack
 //! is deeper than at an entry or because its symbol ends with `.cold`.
 
-use super::explore::{Exploration, Resolution};
+use super::explore::{Exploration, JumpResolution};
 use super::reached::CodeFlow;
 use crate::instruction::MAX_INSTRUCTION_LENGTH;
 use std::collections::{BTreeMap, BTreeSet};
@@ -85,14 +85,14 @@ pub fn is_cold(name: &str) -> bool {
 
 /// The regions that form each function (its family), as a disjoint-set forest.
 #[derive(Clone, Debug, Default)]
-pub struct Families {
+pub struct FunctionFamilies {
     /// Start of each region that contains instructions, ascending, and index of its parent in the forest.
     regions: Vec<(u64, usize)>,
 }
 
-impl Families {
+impl FunctionFamilies {
     /// Joins the regions of explored code to families.
-    pub fn new(explored: &Exploration) -> Families {
+    pub fn new(explored: &Exploration) -> FunctionFamilies {
         let mut ranges: Vec<Range<u64>> = Vec::new();
         let mut at = 0;
         while let Some(first) = explored.instructions.first_from(at) {
@@ -102,7 +102,7 @@ impl Families {
         }
         ranges.sort_unstable_by_key(|range| range.start);
         ranges.dedup();
-        let mut families = Families { regions: ranges.iter().enumerate().map(|(index, range)| (range.start, index)).collect() };
+        let mut families = FunctionFamilies { regions: ranges.iter().enumerate().map(|(index, range)| (range.start, index)).collect() };
         let shared = find_shared_tails(explored);
         let mut region = 0..0;
         for (from, reached) in explored.instructions.transfers() {
@@ -125,7 +125,7 @@ impl Families {
             }
         }
         for (&jump, resolution) in &explored.jumps {
-            if let Resolution::Within(targets) = resolution {
+            if let JumpResolution::Within(targets) = resolution {
                 let region = explored.region_range(explored.region_of(jump));
                 targets.iter().filter(|to| !region.contains(to)).for_each(|&to| families.join_by_jump(explored, jump, to));
             }

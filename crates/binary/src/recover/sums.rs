@@ -18,7 +18,7 @@ pub enum SumLocation {
 
 /// A part of a [`SumValue`] that is not analysed further.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Atom {
+pub enum SumAtom {
     /// A load from memory.
     Load {
         bytes: u8,
@@ -41,7 +41,7 @@ pub enum Atom {
 pub struct SumValue {
     pub constant: u64,
     /// Atoms, each with its factor, which is not 0. Ascending by atom.
-    pub terms: Vec<(Atom, u64)>,
+    pub terms: Vec<(SumAtom, u64)>,
 }
 
 impl SumValue {
@@ -49,12 +49,12 @@ impl SumValue {
         SumValue { constant, terms: Vec::new() }
     }
 
-    pub fn atom(atom: Atom) -> SumValue {
+    pub fn atom(atom: SumAtom) -> SumValue {
         SumValue { constant: 0, terms: vec![(atom, 1)] }
     }
 
     /// Returns the atom if the value is a single atom without a factor or constant. Otherwise returns `None`.
-    pub fn only_atom(&self) -> Option<&Atom> {
+    pub fn only_atom(&self) -> Option<&SumAtom> {
         match (&self.terms[..], self.constant) {
             ([(atom, 1)], 0) => Some(atom),
             _ => None,
@@ -75,7 +75,7 @@ impl SumValue {
     }
 
     pub fn times(&self, factor: u64) -> SumValue {
-        let mut terms: Vec<(Atom, u64)> = self.terms.iter().map(|(a, f)| (a.clone(), f.wrapping_mul(factor))).collect();
+        let mut terms: Vec<(SumAtom, u64)> = self.terms.iter().map(|(a, f)| (a.clone(), f.wrapping_mul(factor))).collect();
         terms.retain(|(_, factor)| *factor != 0);
         SumValue { constant: self.constant.wrapping_mul(factor), terms }
     }
@@ -90,9 +90,9 @@ impl SumValue {
             return SumValue::constant(self.constant & mask);
         }
         match self.only_atom() {
-            Some(Atom::Low(had, _) | Atom::Load { bytes: had, is_signed: false, .. }) if *had <= bytes => self,
-            Some(Atom::And(bits, _)) if *bits <= mask => self,
-            _ => SumValue::atom(Atom::Low(bytes, Box::new(self))),
+            Some(SumAtom::Low(had, _) | SumAtom::Load { bytes: had, is_signed: false, .. }) if *had <= bytes => self,
+            Some(SumAtom::And(bits, _)) if *bits <= mask => self,
+            _ => SumValue::atom(SumAtom::Low(bytes, Box::new(self))),
         }
     }
 
@@ -106,10 +106,10 @@ impl SumValue {
             return SumValue::constant((((self.constant << shift) as i64) >> shift) as u64);
         }
         match self.only_atom() {
-            Some(Atom::Load { bytes: had, address, .. }) if *had == bytes => {
-                SumValue::atom(Atom::Load { bytes, is_signed: true, address: address.clone() })
+            Some(SumAtom::Load { bytes: had, address, .. }) if *had == bytes => {
+                SumValue::atom(SumAtom::Load { bytes, is_signed: true, address: address.clone() })
             }
-            _ => SumValue::atom(Atom::Signed(bytes, Box::new(self))),
+            _ => SumValue::atom(SumAtom::Signed(bytes, Box::new(self))),
         }
     }
 }
@@ -117,16 +117,16 @@ impl SumValue {
 /// Removes the zero extension of a four-byte value, if there is one.
 pub fn without_zero_extension(value: SumValue) -> SumValue {
     match value.only_atom() {
-        Some(Atom::Low(4, inner)) => (**inner).clone(),
+        Some(SumAtom::Low(4, inner)) => (**inner).clone(),
         _ => value,
     }
 }
 
 /// Returns true if a value is loaded from a table at a constant address.
-pub fn is_from_table(atom: &Atom) -> bool {
+pub fn is_from_table(atom: &SumAtom) -> bool {
     match atom {
-        Atom::Load { bytes: 4 | 8, address, .. } => address.constant > 0xfff && address.terms.len() == 1,
-        Atom::Signed(4, inner) => inner.only_atom().is_some_and(is_from_table),
+        SumAtom::Load { bytes: 4 | 8, address, .. } => address.constant > 0xfff && address.terms.len() == 1,
+        SumAtom::Signed(4, inner) => inner.only_atom().is_some_and(is_from_table),
         _ => false,
     }
 }
@@ -135,32 +135,32 @@ pub fn is_from_table(atom: &Atom) -> bool {
 mod tests {
     use super::*;
 
-    fn opaque(at: SumPosition) -> SumValue {
-        SumValue::atom(Atom::Opaque(SumLocation::Register(0), vec![at]))
+    fn opaque_value(at: SumPosition) -> SumValue {
+        SumValue::atom(SumAtom::Opaque(SumLocation::Register(0), vec![at]))
     }
 
     #[test]
     fn equal_sums_have_equal_form() {
-        let sum = opaque(1).times(4).plus(&SumValue::constant(0x1000)).plus(&opaque(2));
-        let other = opaque(2).plus(&opaque(1).times(2)).plus(&SumValue::constant(0x1000)).plus(&opaque(1).times(2));
+        let sum = opaque_value(1).times(4).plus(&SumValue::constant(0x1000)).plus(&opaque_value(2));
+        let other = opaque_value(2).plus(&opaque_value(1).times(2)).plus(&SumValue::constant(0x1000)).plus(&opaque_value(1).times(2));
         assert_eq!(sum, other);
-        assert_eq!(opaque(1).plus(&opaque(1).times(u64::MAX)), SumValue::constant(0));
-        assert!(sum.only_atom().is_none() && opaque(1).only_atom().is_some());
+        assert_eq!(opaque_value(1).plus(&opaque_value(1).times(u64::MAX)), SumValue::constant(0));
+        assert!(sum.only_atom().is_none() && opaque_value(1).only_atom().is_some());
     }
 
     #[test]
     fn extensions_of_constants_are_folded() {
         assert_eq!(SumValue::constant(0x1_0000_0080).truncated(4), SumValue::constant(0x80));
         assert_eq!(SumValue::constant(0x80).sign_extended(1), SumValue::constant(0x80_u64.wrapping_sub(0x100)));
-        let byte = SumValue::atom(Atom::Load { bytes: 1, is_signed: false, address: Box::new(opaque(3)) });
+        let byte = SumValue::atom(SumAtom::Load { bytes: 1, is_signed: false, address: Box::new(opaque_value(3)) });
         assert_eq!(byte.clone().truncated(4), byte);
-        assert_eq!(without_zero_extension(opaque(1).truncated(4)), opaque(1));
+        assert_eq!(without_zero_extension(opaque_value(1).truncated(4)), opaque_value(1));
     }
 
     #[test]
     fn only_loads_from_fixed_addresses_are_from_tables() {
-        let read = |address: SumValue| Atom::Load { bytes: 8, is_signed: false, address: Box::new(address) };
-        assert!(is_from_table(&read(opaque(1).times(8).plus(&SumValue::constant(0x2000)))));
-        assert!(!is_from_table(&read(opaque(1).plus(&SumValue::constant(8)))));
+        let read = |address: SumValue| SumAtom::Load { bytes: 8, is_signed: false, address: Box::new(address) };
+        assert!(is_from_table(&read(opaque_value(1).times(8).plus(&SumValue::constant(0x2000)))));
+        assert!(!is_from_table(&read(opaque_value(1).plus(&SumValue::constant(8)))));
     }
 }

@@ -6,21 +6,21 @@
 
 use super::bounds::{IndexBounds, find_index_bounds};
 use super::code::CodeWord;
-use super::explore::{Exploration, Resolution, flow_of};
+use super::explore::{Exploration, JumpResolution, flow_of};
 use super::reached::CodeFlow;
-use super::sums::{Atom, SumPosition, SumValue};
+use super::sums::{SumAtom, SumPosition, SumValue};
 use super::values::FunctionBody;
-use crate::graph::Doubt;
+use crate::graph::GraphDoubt;
 use iced_x86::OpKind;
 use std::ops::Range;
 
 /// Maximum depth to which the definitions of a value are expanded.
-const MAX_DEPTH: u32 = 12;
+const MAX_EXPANSION_DEPTH: u32 = 12;
 const MAX_TABLE_ENTRIES: u64 = 1 << 14;
 
 pub struct ResolvedJump {
-    pub resolution: Resolution,
-    pub doubt: Option<Doubt>,
+    pub resolution: JumpResolution,
+    pub doubt: Option<GraphDoubt>,
     /// Whether the end of the table is only a guess, which later passes may improve.
     pub is_unbounded: bool,
 }
@@ -42,8 +42,8 @@ pub fn resolve_jump(explored: &Exploration, body: &FunctionBody, jump: u64, is_i
         return None;
     }
     let targets = match body.instructions[at as usize].op0_kind() {
-        OpKind::Memory => body.evaluate_load(at, 8, MAX_DEPTH),
-        _ => body.evaluate_operand(at, 0, MAX_DEPTH),
+        OpKind::Memory => body.evaluate_load(at, 8, MAX_EXPANSION_DEPTH),
+        _ => body.evaluate_operand(at, 0, MAX_EXPANSION_DEPTH),
     };
     let mut parts = Vec::new();
     for target in &targets {
@@ -58,19 +58,19 @@ fn combine_resolutions(parts: Vec<ResolvedJump>) -> Option<ResolvedJump> {
     let mut combined = parts.next()?;
     for part in parts {
         combined.resolution = match (combined.resolution, part.resolution) {
-            (Resolution::Within(mut a), Resolution::Within(b)) => {
+            (JumpResolution::Within(mut a), JumpResolution::Within(b)) => {
                 a.extend(b);
                 a.sort_unstable();
                 a.dedup();
-                Resolution::Within(a)
+                JumpResolution::Within(a)
             }
-            (Resolution::Functions(mut a), Resolution::Functions(b)) => {
+            (JumpResolution::Functions(mut a), JumpResolution::Functions(b)) => {
                 a.extend(b);
-                Resolution::Functions(a)
+                JumpResolution::Functions(a)
             }
             (a, b) if a == b => a,
-            (Resolution::TailCall, Resolution::Functions(_) | Resolution::Import(_))
-            | (Resolution::Functions(_) | Resolution::Import(_), Resolution::TailCall) => Resolution::TailCall,
+            (JumpResolution::TailCall, JumpResolution::Functions(_) | JumpResolution::Import(_))
+            | (JumpResolution::Functions(_) | JumpResolution::Import(_), JumpResolution::TailCall) => JumpResolution::TailCall,
             _ => return None,
         };
         combined.doubt = combined.doubt.or(part.doubt);
@@ -90,20 +90,22 @@ fn resolve_value(
     if target.terms.is_empty() {
         let to = target.constant;
         if explored.code.is_stub(to) {
-            return certain(explored.code.stubs.get(&to).and_then(|s| s.import.clone()).map_or(Resolution::TailCall, Resolution::Import));
+            return certain(
+                explored.code.stubs.get(&to).and_then(|s| s.import.clone()).map_or(JumpResolution::TailCall, JumpResolution::Import),
+            );
         }
         return explored
             .code
             .is_code(to)
-            .then(|| certain(if is_inside(to) { Resolution::Within(vec![to]) } else { Resolution::Functions(vec![to]) }))?;
+            .then(|| certain(if is_inside(to) { JumpResolution::Within(vec![to]) } else { JumpResolution::Functions(vec![to]) }))?;
     }
     if let Some(table) = find_table(target) {
         return read_table(explored, body, at, &table, is_inside);
     }
     match target.only_atom()? {
-        Atom::Load { bytes: 8, address, .. } if address.terms.is_empty() => match explored.code.words.get(&address.constant) {
-            Some(CodeWord::Import(name)) => certain(Resolution::Import(name.clone())),
-            _ => certain(Resolution::TailCall),
+        SumAtom::Load { bytes: 8, address, .. } if address.terms.is_empty() => match explored.code.words.get(&address.constant) {
+            Some(CodeWord::Import(name)) => certain(JumpResolution::Import(name.clone())),
+            _ => certain(JumpResolution::TailCall),
         },
         _ => None,
     }
@@ -113,10 +115,10 @@ fn resolve_value(
 fn find_table(target: &SumValue) -> Option<JumpTable> {
     let [(atom, 1)] = &target.terms[..] else { return None };
     let (atom, signed) = match atom {
-        Atom::Signed(4, inner) | Atom::Low(4, inner) => (inner.only_atom()?, true),
+        SumAtom::Signed(4, inner) | SumAtom::Low(4, inner) => (inner.only_atom()?, true),
         other => (other, false),
     };
-    let Atom::Load { bytes, is_signed: load_signed, address } = atom else { return None };
+    let SumAtom::Load { bytes, is_signed: load_signed, address } = atom else { return None };
     let scaled = |size: u64| find_scaled_index(address, size);
     match bytes {
         8 if target.constant == 0 => Some(JumpTable { address: address.constant, base: None, index: scaled(8)? }),
@@ -129,12 +131,12 @@ fn find_table(target: &SumValue) -> Option<JumpTable> {
 /// Returns the index of the entry at an address, in a table whose entries have `size` bytes. Returns `None` if the address is not computed
 /// from an index.
 fn find_scaled_index(address: &SumValue, size: u64) -> Option<SumValue> {
-    if let [(Atom::Low(_, inner) | Atom::Signed(_, inner), 1)] = &address.terms[..] {
+    if let [(SumAtom::Low(_, inner) | SumAtom::Signed(_, inner), 1)] = &address.terms[..] {
         // The index was already multiplied in a register.
         return if inner.constant == 0 { find_scaled_index(inner, size) } else { None };
     }
     let divided = |factor: u64| (factor as i64 % size as i64 == 0).then(|| (factor as i64 / size as i64) as u64);
-    let terms: Option<Vec<(Atom, u64)>> = address.terms.iter().map(|(atom, factor)| Some((atom.clone(), divided(*factor)?))).collect();
+    let terms: Option<Vec<(SumAtom, u64)>> = address.terms.iter().map(|(atom, factor)| Some((atom.clone(), divided(*factor)?))).collect();
     terms.filter(|terms| !terms.is_empty()).map(|terms| SumValue { constant: 0, terms })
 }
 
@@ -170,17 +172,17 @@ fn read_table(
     let complete = bounds.is_some() && read == count;
     if functions && !complete {
         // This is probably a table of pointers to functions.
-        return Some(ResolvedJump { resolution: Resolution::TailCall, doubt: None, is_unbounded: false });
+        return Some(ResolvedJump { resolution: JumpResolution::TailCall, doubt: None, is_unbounded: false });
     }
     targets.sort_unstable();
     targets.dedup();
-    let doubt = (!complete).then_some(Doubt::JumpTableWithoutBound { table: start, entries: read as u32 });
-    let resolution = if functions { Resolution::Functions(targets) } else { Resolution::Within(targets) };
+    let doubt = (!complete).then_some(GraphDoubt::JumpTableWithoutBound { table: start, entries: read as u32 });
+    let resolution = if functions { JumpResolution::Functions(targets) } else { JumpResolution::Within(targets) };
     Some(ResolvedJump { resolution, doubt, is_unbounded: !complete })
 }
 
 /// Targets in the entries of a table, up to the first entry that is not valid.
-struct TableTargets {
+struct JumpTableTargets {
     targets: Vec<u64>,
     /// Whether the targets are entries of other functions, rather than addresses in the function of the jump.
     are_functions: bool,
@@ -192,9 +194,9 @@ fn read_entries(
     places: Range<u64>,
     count: u64,
     is_inside: &dyn Fn(u64) -> bool,
-) -> TableTargets {
+) -> JumpTableTargets {
     let size = if table.base.is_some() { 4 } else { 8 };
-    let mut found = TableTargets { targets: Vec::new(), are_functions: false };
+    let mut found = JumpTableTargets { targets: Vec::new(), are_functions: false };
     let places = (0..count).map_while(|entry| places.start.checked_add(entry * size)).take_while(|place| *place < places.end);
     for place in places {
         let to = match table.base {

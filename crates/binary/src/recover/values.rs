@@ -5,12 +5,12 @@
 //! atoms, which are not analysed further. Equal atoms denote equal values.
 //!
 //! Stores through pointers are assumed not to alias stack slots, which is unsound. Therefore the results are checked (the entries of a
-//! table must lead into the function) or marked as uncertain. [`MAX_SEARCHED_INSTRUCTIONS`] and [`SEARCH_BUDGET`] limit the searches.
+//! table must lead into the function) or marked as uncertain. [`MAX_SEARCHED_INSTRUCTIONS`] and [`MAX_SEARCH_STEPS`] limit the searches.
 
 use super::explore::Exploration;
 use super::reached::CodeFlow;
-use super::sums::{Atom, SumLocation, SumPosition, SumValue, is_from_table, without_zero_extension};
-use crate::graph::Returns;
+use super::sums::{SumAtom, SumLocation, SumPosition, SumValue, is_from_table, without_zero_extension};
+use crate::graph::CallReturns;
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -20,9 +20,9 @@ use std::rc::Rc;
 /// Maximum number of instructions that one search visits.
 const MAX_SEARCHED_INSTRUCTIONS: usize = 30_000;
 /// Maximum number of searches and of evaluated instructions for one jump, together.
-const SEARCH_BUDGET: u32 = 4_000;
+const MAX_SEARCH_STEPS: u32 = 4_000;
 /// Maximum number of different values that are tracked for one location.
-const MAX_VALUES: usize = 16;
+const MAX_VALUES_PER_LOCATION: usize = 16;
 /// Bit set of the registers that a call may change: rax, rcx, rdx, rsi, rdi, and r8 to r11.
 const CALLER_SAVED_REGISTERS: u16 = 0b0000_1111_1100_0111;
 
@@ -49,13 +49,17 @@ impl FunctionBody {
             flows: Vec::new(),
             writes: Vec::new(),
             predecessors: vec![Vec::new(); reached.len()],
-            search_budget: Cell::new(SEARCH_BUDGET),
+            search_budget: Cell::new(MAX_SEARCH_STEPS),
             search_cache: RefCell::default(),
         };
         let mut factory = InstructionInfoFactory::new();
         for (address, reached) in reached {
-            let instruction =
-                explored.code.binary.code_at(address).and_then(|bytes| crate::instruction::decode(bytes, address)).unwrap_or_default();
+            let instruction = explored
+                .code
+                .binary
+                .code_at(address)
+                .and_then(|bytes| crate::instruction::decode_instruction(bytes, address))
+                .unwrap_or_default();
             body.addresses.push(address);
             body.writes.push(registers_written(&mut factory, &instruction, reached.flow));
             body.flows.push(reached.flow);
@@ -72,7 +76,7 @@ impl FunctionBody {
 
     /// Resets the search budget, which is that of a single jump.
     pub fn reset_budget(&self) {
-        self.search_budget.set(SEARCH_BUDGET);
+        self.search_budget.set(MAX_SEARCH_STEPS);
     }
 
     pub fn position(&self, address: u64) -> Option<SumPosition> {
@@ -90,11 +94,11 @@ impl FunctionBody {
         let mut to: Vec<u64> = Vec::new();
         match self.flows[at] {
             CodeFlow::Next => to.push(next),
-            CodeFlow::Call(_) | CodeFlow::CallIndirect if explored.call_returns(address) != Returns::Never => to.push(next),
+            CodeFlow::Call(_) | CodeFlow::CallIndirect if explored.call_returns(address) != CallReturns::Never => to.push(next),
             CodeFlow::Conditional(target) => to.extend([next, target]),
             CodeFlow::Jump(target) => to.push(target),
             CodeFlow::JumpIndirect => {
-                if let Some(super::explore::Resolution::Within(targets)) = explored.jumps.get(&address) {
+                if let Some(super::explore::JumpResolution::Within(targets)) = explored.jumps.get(&address) {
                     to.extend(targets);
                 }
             }
@@ -145,7 +149,7 @@ impl FunctionBody {
                 return self.evaluate_location(slot, &definitions, depth).into_iter().map(|v| v.truncated(bytes)).collect();
             }
         }
-        let load = |address| SumValue::atom(Atom::Load { bytes, is_signed: false, address: Box::new(address) });
+        let load = |address| SumValue::atom(SumAtom::Load { bytes, is_signed: false, address: Box::new(address) });
         self.evaluate_address(at, depth).into_iter().map(load).collect()
     }
 
@@ -157,7 +161,7 @@ impl FunctionBody {
             OpKind::Memory => self.evaluate_load(at, instruction.memory_size().size().min(8) as u8, depth),
             _ => match instruction.try_immediate(operand) {
                 Ok(value) => vec![SumValue::constant(value)],
-                Err(_) => vec![SumValue::atom(Atom::Opaque(SumLocation::Register(16), vec![at]))],
+                Err(_) => vec![SumValue::atom(SumAtom::Opaque(SumLocation::Register(16), vec![at]))],
             },
         }
     }
@@ -166,7 +170,7 @@ impl FunctionBody {
     pub fn evaluate_register(&self, register: Register, at: SumPosition, depth: u32) -> Vec<SumValue> {
         let high = matches!(register, Register::AH | Register::BH | Register::CH | Register::DH);
         let Some(number) = register_number(register).filter(|_| !high) else {
-            return vec![SumValue::atom(Atom::Opaque(SumLocation::Register(16), vec![at]))];
+            return vec![SumValue::atom(SumAtom::Opaque(SumLocation::Register(16), vec![at]))];
         };
         let location = SumLocation::Register(number);
         let definitions = self.reaching_definitions(location, at);
@@ -184,7 +188,7 @@ impl FunctionBody {
             values.extend(self.values_written(location, definition, depth - 1));
             values.sort();
             values.dedup();
-            if values.len() > MAX_VALUES {
+            if values.len() > MAX_VALUES_PER_LOCATION {
                 return vec![definitions.opaque(location)];
             }
         }
@@ -215,7 +219,7 @@ impl FunctionBody {
     /// Returns the possible values that an instruction writes to a location.
     fn values_written(&self, location: SumLocation, at: SumPosition, depth: u32) -> Vec<SumValue> {
         let instruction = &self.instructions[at as usize];
-        let opaque = || vec![SumValue::atom(Atom::Opaque(location, vec![at]))];
+        let opaque = || vec![SumValue::atom(SumAtom::Opaque(location, vec![at]))];
         if depth == 0 || self.search_budget.get() == 0 {
             return opaque();
         }
@@ -252,7 +256,7 @@ impl FunctionBody {
             Mnemonic::Dec => combine_values(&first(), &[SumValue::constant(u64::MAX)], |a, b| a.plus(b)),
             Mnemonic::Xor if clears_register(instruction, target) => vec![SumValue::constant(0)],
             Mnemonic::And => match immediate() {
-                Some(bits) => first().into_iter().map(|v| SumValue::atom(Atom::And(bits, Box::new(v)))).collect(),
+                Some(bits) => first().into_iter().map(|v| SumValue::atom(SumAtom::And(bits, Box::new(v)))).collect(),
                 None => opaque(),
             },
             Mnemonic::Shl => match immediate() {
@@ -328,12 +332,13 @@ impl ReachingDefinitions {
     }
 
     fn opaque(&self, location: SumLocation) -> SumValue {
-        SumValue::atom(Atom::Opaque(location, self.at.clone()))
+        SumValue::atom(SumAtom::Opaque(location, self.at.clone()))
     }
 }
 
 fn combine_values(a: &[SumValue], b: &[SumValue], with: impl Fn(&SumValue, &SumValue) -> SumValue) -> Vec<SumValue> {
-    let mut all: Vec<SumValue> = a.iter().flat_map(|a| b.iter().map(|b| with(a, b)).collect::<Vec<_>>()).take(MAX_VALUES).collect();
+    let mut all: Vec<SumValue> =
+        a.iter().flat_map(|a| b.iter().map(|b| with(a, b)).collect::<Vec<_>>()).take(MAX_VALUES_PER_LOCATION).collect();
     all.sort();
     all.dedup();
     all

@@ -8,8 +8,8 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
-use trodden_binary::graph::{BlockEnd, BlockIndex, CallSite, CodeCallee, CodeEdgeKind, GraphObservation, ProgramGraph, Returns};
-use trodden_binary::instruction::decode;
+use trodden_binary::graph::{BlockEnd, BlockIndex, CallReturns, CallSite, CodeCallee, CodeEdgeKind, GraphObservation, ProgramGraph};
+use trodden_binary::instruction::decode_instruction;
 use trodden_binary::{Binary, recover};
 
 /// Source and target address of a transfer of control to an instruction of the image. The source is `None` if it is outside the image.
@@ -85,14 +85,14 @@ impl<'a> AllowedTransfers<'a> {
             for (number, block) in function.blocks.iter().enumerate() {
                 let mut at = block.start;
                 while at < block.end_address() {
-                    let next = decode(binary.code_at(at).unwrap(), at).expect("an instruction").next_ip();
+                    let next = decode_instruction(binary.code_at(at).unwrap(), at).expect("an instruction").next_ip();
                     all.blocks.entry(at).or_default().push((place, BlockIndex(number as u32), next));
                     at = next;
                 }
             }
             for call in &function.calls {
                 all.calls.entry(call.address).or_default().push(call);
-                all.returned_to.extend(call.return_address.filter(|_| call.returns != Returns::Never));
+                all.returned_to.extend(call.return_address.filter(|_| call.returns != CallReturns::Never));
             }
         }
         all
@@ -228,7 +228,7 @@ fn main_is_found_in_stripped_programs() {
         let main = graph.functions_named("main").next().expect("main");
         assert_eq!((main.entry, main.has_symbol), (expected, false));
         // Recovery recognises `exit` and `setjmp` by their names among the imports, and a static program has no imports.
-        let is_known = !main.returns && main.calls.iter().any(|c| c.returns == Returns::Twice);
+        let is_known = !main.returns && main.calls.iter().any(|c| c.returns == CallReturns::Twice);
         assert!(is_known || options.contains(&"-static"), "main ends with exit, and calls setjmp");
         let by_name: BTreeMap<&str, usize> = BTreeMap::from([("_start", 1), ("main", 1)]);
         assert!(by_name.iter().all(|(name, count)| graph.functions_named(name).count() == *count));

@@ -9,14 +9,14 @@ use iced_x86::Mnemonic;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use tempfile::TempDir;
-use trodden_binary::graph::{BlockEnd, CodeEdgeKind, Doubt, FunctionGraph, GraphSource, ProgramGraph};
-use trodden_binary::instruction::{BranchInstruction, branch, decode};
+use trodden_binary::graph::{BlockEnd, CodeEdgeKind, FunctionGraph, GraphDoubt, GraphSource, ProgramGraph};
+use trodden_binary::instruction::{BranchInstruction, classify_branch, decode_instruction};
 use trodden_binary::{AddressMap, Binary, MapBlock, recover};
 
 /// Percentage of the block starts and edges in the map that recovery must find, apart from dead code.
 const MIN_PERCENT_FOUND: f64 = 99.9;
 
-struct MapComparison {
+struct AddressMapComparison {
     starts: usize,
     starts_found: usize,
     edges: usize,
@@ -27,7 +27,8 @@ struct MapComparison {
 }
 
 fn skip_padding(binary: &Binary, mut at: u64) -> u64 {
-    while let Some(instruction) = binary.code_at(at).and_then(|code| decode(code, at)).filter(|i| i.mnemonic() == Mnemonic::Nop) {
+    while let Some(instruction) = binary.code_at(at).and_then(|code| decode_instruction(code, at)).filter(|i| i.mnemonic() == Mnemonic::Nop)
+    {
         at = instruction.next_ip();
     }
     at
@@ -37,9 +38,9 @@ fn skip_padding(binary: &Binary, mut at: u64) -> u64 {
 fn find_addresses_after_branches(binary: &Binary, graph: &ProgramGraph) -> BTreeSet<u64> {
     let mut found = BTreeSet::new();
     for block in graph.functions.iter().flat_map(|f| &f.blocks) {
-        let instruction = decode(binary.code_at(block.last).unwrap(), block.last).unwrap();
+        let instruction = decode_instruction(binary.code_at(block.last).unwrap(), block.last).unwrap();
         if matches!(
-            branch(&instruction),
+            classify_branch(&instruction),
             Some(
                 BranchInstruction::Conditional(_)
                     | BranchInstruction::Jump(_)
@@ -53,7 +54,7 @@ fn find_addresses_after_branches(binary: &Binary, graph: &ProgramGraph) -> BTree
     found
 }
 
-fn compare_with_map(binary: &Binary, map: &AddressMap, graph: &ProgramGraph) -> MapComparison {
+fn compare_with_map(binary: &Binary, map: &AddressMap, graph: &ProgramGraph) -> AddressMapComparison {
     let blocks: BTreeMap<u64, &MapBlock> =
         map.functions.iter().flat_map(|f| &f.blocks).filter(|b| b.size > 0).map(|b| (b.address, b)).collect();
     let containing = |at: u64| blocks.range(..=at).next_back().map(|(_, b)| *b).filter(|b| at < b.address + b.size);
@@ -94,7 +95,7 @@ fn compare_with_map(binary: &Binary, map: &AddressMap, graph: &ProgramGraph) -> 
     }
     wrong.extend(own_edges.difference(&edges));
     let missing: Vec<(u64, u64)> = edges.difference(&own_edges).copied().chain(starts.difference(&own_starts).map(|s| (*s, *s))).collect();
-    MapComparison {
+    AddressMapComparison {
         starts: starts.len(),
         starts_found: starts.intersection(&own_starts).count(),
         edges: edges.len(),
@@ -117,7 +118,7 @@ fn assert_graph_matches_map(what: &str, program: &Path) {
         .functions
         .iter()
         .flat_map(|f| &f.uncertain)
-        .filter_map(|u| if let Doubt::Unreached { size } = u.doubt { Some((u.address, u.address + size + 1)) } else { None })
+        .filter_map(|u| if let GraphDoubt::Unreached { size } = u.doubt { Some((u.address, u.address + size + 1)) } else { None })
         .collect();
     let is_dead = |at: u64| unreached.iter().any(|(from, to)| (*from..=*to).contains(&at));
     let before = compared.missing.len();
@@ -173,7 +174,8 @@ fn jump_tables_of_enumerations_without_check_are_bounded() {
     let program = common::compile(&folder, "rustc", "decoder.rs", &["-C", "opt-level=3", "-C", map]);
     assert_graph_matches_map("decoder.rs", &program);
     let graph = recover(&common::read(&common::strip_program(&program)), None, &[]).unwrap();
-    let overlapping = graph.functions.iter().flat_map(|f| &f.uncertain).filter(|u| matches!(u.doubt, Doubt::Overlap | Doubt::Undecodable));
+    let overlapping =
+        graph.functions.iter().flat_map(|f| &f.uncertain).filter(|u| matches!(u.doubt, GraphDoubt::Overlap | GraphDoubt::Undecodable));
     assert_eq!(overlapping.count(), 0);
 }
 

@@ -5,7 +5,7 @@ use std::env;
 use std::fs;
 use std::path::Path;
 use trodden_launch::process::find_in_search_path;
-use trodden_launch::{Engine, Kubernetes, Local, Slurm, Template};
+use trodden_launch::{Kubernetes, LaunchEngine, Local, Slurm, Template};
 use trodden_profile::private;
 
 /// An engine and its options, as given on the command line.
@@ -52,12 +52,12 @@ impl EngineChoice {
     }
 
     /// Creates the engine. Fails if the engine needs a shared folder and there is none, or needs a program that is not installed.
-    pub fn create_engine(&self, parameters: &EngineParameters) -> Result<Engine> {
+    pub fn create_engine(&self, parameters: &EngineParameters) -> Result<LaunchEngine> {
         let EngineParameters { jobs, memory, retries, shared } = *parameters;
         let parallel = jobs.unwrap_or(Local::default().parallel);
         ensure!(memory.is_none() || *self == EngineChoice::Local, "--memory limits copies on this machine only. Omit --memory or --engine");
         Ok(match self {
-            EngineChoice::Local => Engine::Local(Local { parallel, memory, retries }),
+            EngineChoice::Local => LaunchEngine::Local(Local { parallel, memory, retries }),
             EngineChoice::Slurm(options) => {
                 shared.context("--engine slurm needs a folder that all machines of the cluster share. Add --work FOLDER")?;
                 let found = find_in_search_path("sbatch".as_ref(), env::var_os("PATH").as_deref(), Path::is_file);
@@ -65,14 +65,14 @@ impl EngineChoice {
                     found.is_some(),
                     "cannot find `sbatch` on the search path. Run this command on a machine that can submit jobs to Slurm"
                 );
-                Engine::Slurm(Slurm { options: options.clone(), retries, ..Slurm::default() })
+                LaunchEngine::Slurm(Slurm { options: options.clone(), retries, ..Slurm::default() })
             }
-            EngineChoice::Template(line) => Engine::Template(Template { line: line.clone(), parallel, retries }),
+            EngineChoice::Template(line) => LaunchEngine::Template(Template { line: line.clone(), parallel, retries }),
             EngineChoice::Kubernetes { image, claim } => {
                 let folder = shared.context("--engine kubernetes needs a folder on the volume that its claim names. Add --work FOLDER")?;
                 private::create_folder(folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
                 let mount = fs::canonicalize(folder).with_context(|| format!("cannot read {}", folder.display()))?;
-                Engine::Kubernetes(Kubernetes { image: image.clone(), claim: claim.clone(), mount, retries })
+                LaunchEngine::Kubernetes(Kubernetes { image: image.clone(), claim: claim.clone(), mount, retries })
             }
         })
     }

@@ -5,7 +5,7 @@ use clap::{Args, Parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use trodden_hardware::processor::{ProcessorEvent, ProcessorModel};
-use trodden_hardware::{Overflow, Preset};
+use trodden_hardware::{MappingPreset, StackOverflowPolicy};
 use trodden_trace::simulation::{ProfileKind, SourceFormat};
 
 /// Options for the input and the report.
@@ -57,7 +57,7 @@ pub struct SimulateModel {
     pub format: SourceFormat,
     /// Kind of paths to detect.
     #[arg(long, value_parser = one_of(PRESETS), default_value = "ball-larus")]
-    pub preset: Preset,
+    pub preset: MappingPreset,
     /// Maximum number of backward branches or calls in an extended path [default: 1].
     #[arg(long, value_name = "N")]
     pub extensions: Option<u16>,
@@ -72,7 +72,7 @@ pub struct SimulateModel {
     pub path_stack: usize,
     /// Behaviour when the path stack is full.
     #[arg(long, value_parser = one_of(OVERFLOWS), default_value = "drop")]
-    pub stack_overflow: Overflow,
+    pub stack_overflow: StackOverflowPolicy,
     /// Do not repair the path stack after longjmp and exceptions.
     #[arg(long)]
     pub no_repair: bool,
@@ -144,15 +144,15 @@ const EVENTS: [Choice<ProcessorEvent>; 7] = [
 const MODELS: [Choice<ProcessorModel>; 2] =
     [(ProcessorModel::Fast, "fast", "One pass over the instructions"), (ProcessorModel::Reference, "reference", "Simulate cycle by cycle")];
 
-const PRESETS: [Choice<Preset>; 4] = [
-    (Preset::BallLarus, "ball-larus", "Acyclic paths of procedures"),
-    (Preset::WholeProgram, "whole-program", "Acyclic paths that end at calls and returns"),
-    (Preset::ExtendedLoops, "extended-loops", "Paths of procedures that extend across backward branches"),
-    (Preset::ExtendedCalls, "extended-calls", "Paths that extend across calls"),
+const PRESETS: [Choice<MappingPreset>; 4] = [
+    (MappingPreset::BallLarus, "ball-larus", "Acyclic paths of procedures"),
+    (MappingPreset::WholeProgram, "whole-program", "Acyclic paths that end at calls and returns"),
+    (MappingPreset::ExtendedLoops, "extended-loops", "Paths of procedures that extend across backward branches"),
+    (MappingPreset::ExtendedCalls, "extended-calls", "Paths that extend across calls"),
 ];
 
-const OVERFLOWS: [Choice<Overflow>; 2] =
-    [(Overflow::Drop, "drop", "Drop the oldest path"), (Overflow::Spill, "spill", "Move the oldest path to memory")];
+const OVERFLOWS: [Choice<StackOverflowPolicy>; 2] =
+    [(StackOverflowPolicy::Drop, "drop", "Drop the oldest path"), (StackOverflowPolicy::Spill, "spill", "Move the oldest path to memory")];
 
 #[cfg(test)]
 mod tests {
@@ -161,6 +161,6 @@ mod tests {
     #[test]
     fn default_model_has_the_parameters_of_the_thesis() {
         let model = SimulateModel::default();
-        assert_eq!((model.preset, model.path_limit, model.path_stack, model.counter_bits), (Preset::BallLarus, 32, 32, 8));
+        assert_eq!((model.preset, model.path_limit, model.path_stack, model.counter_bits), (MappingPreset::BallLarus, 32, 32, 8));
     }
 }

@@ -1,15 +1,15 @@
 //! Determines the possible callees of calls, and the possible behaviour of opaque callees.
 
 use super::ModelBuilder;
-use super::ObservedCalls;
-use crate::imports::{Assumption, assumed_behaviour, unversioned};
-use trodden_binary::graph::{CallKind, CallSite, CodeCallee, Returns};
+use super::ObservedTargets;
+use crate::imports::{UntracedCodeAssumption, assumed_behaviour, strip_symbol_version};
+use trodden_binary::graph::{CallKind, CallReturns, CallSite, CodeCallee};
 use trodden_witness::{Opaque, ProgramCall, WitnessFunctionId};
 
 const CALLS_BACK_AND_RETURNS: Opaque = Opaque { returns: true, ends_run: false, unwinds: false, calls_back: true };
 
 impl ModelBuilder<'_> {
-    fn observed_callees(&self, call: &CallSite, observed: &ObservedCalls) -> (Vec<WitnessFunctionId>, Option<Opaque>) {
+    fn observed_callees(&self, call: &CallSite, observed: &ObservedTargets) -> (Vec<WitnessFunctionId>, Option<Opaque>) {
         let targets = || observed.targets.range((call.address, 0)..=(call.address, u64::MAX)).map(|(_, target)| *target);
         let callees: Vec<WitnessFunctionId> = targets().filter_map(|t| self.ids.get(&t).copied()).collect();
         let others = || targets().filter(|t| !self.ids.contains_key(t));
@@ -31,8 +31,8 @@ impl ModelBuilder<'_> {
     /// at this call, the model assumes that the call ends the run.
     fn behaviour_of_import(&self, name: &str, address: u64) -> Opaque {
         let may = self.image.behaviour_of_import(name, self.assumption);
-        let never =
-            assumed_behaviour(unversioned(name), Assumption::Usual).unwinds && self.observed.is_some_and(|o| !o.throws.contains(&address));
+        let never = assumed_behaviour(strip_symbol_version(name), UntracedCodeAssumption::Usual).unwinds
+            && self.observed.is_some_and(|o| !o.throws.contains(&address));
         Self::restrict_unwinding(may, self.unwinds && !never)
     }
 
@@ -48,7 +48,7 @@ impl ModelBuilder<'_> {
     pub(super) fn resolve_callee(&self, call: &CallSite) -> CodeCallee {
         match &call.callee {
             CodeCallee::Import(name) => {
-                self.image.exports.get(unversioned(name)).map_or_else(|| call.callee.clone(), |entry| CodeCallee::Function(*entry))
+                self.image.exports.get(strip_symbol_version(name)).map_or_else(|| call.callee.clone(), |entry| CodeCallee::Function(*entry))
             }
             other => other.clone(),
         }
@@ -80,7 +80,7 @@ impl ModelBuilder<'_> {
                 (callees, other)
             }
         };
-        let never = call.returns == Returns::Never;
+        let never = call.returns == CallReturns::Never;
         let tail = call.kind != CallKind::Call;
         // Callbacks of a tail-called function are modelled after the return of this function. If the callee may return, it is assumed not
         // to end the run.

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use trodden_text::words::reasons;
 use trodden_trace::{CollectorKind, ParkedProcess, ParkedReceiver, command};
 
-enum RecordingEvent {
+enum FamilyRecordingEvent {
     /// A run passes on a process. `is_main` says whether the process is the one that the command has started or attached to.
     Parked {
         parked: ParkedProcess,
@@ -48,23 +48,23 @@ fn record_family(options: &RecordOptions, host: &RecordingHost) -> Result<u8> {
     };
     let main =
         RecordOptions { run: RunOptions { collector: Some(collector(options.run.process)), ..options.run.clone() }, ..options.clone() };
-    let family = Family { options, collector: collector(None), begun: Instant::now() };
+    let family = RecordedFamily { options, collector: collector(None), begun: Instant::now() };
     let (sender, events) = channel();
     std::thread::scope(|scope| {
         let begin = |is_main: bool, options: RecordOptions, slot: Option<ParkedSlot>| {
             let sender = sender.clone();
             scope.spawn(move || {
-                let result = run_and_pass_on(&options, host, slot, is_main, &sender);
+                let result = record_and_pass_on_children(&options, host, slot, is_main, &sender);
                 // The receiver waits for the ends of all runs.
-                let _ = sender.send(RecordingEvent::Ended { is_main, result });
+                let _ = sender.send(FamilyRecordingEvent::Ended { is_main, result });
             });
         };
         begin(true, main, None);
         let (mut programs, mut waiting) = (HashMap::<i32, usize>::new(), Vec::<ParkedSlot>::new());
         let (mut running, mut status) = (1, Ok(0));
         while running > 0 {
-            match events.recv_timeout(POLL) {
-                Ok(RecordingEvent::Parked { parked, is_main }) => {
+            match events.recv_timeout(PARKED_POLL_INTERVAL) {
+                Ok(FamilyRecordingEvent::Parked { parked, is_main }) => {
                     running += 1;
                     let process = parked.process();
                     let number = programs.entry(process).or_default();
@@ -74,7 +74,7 @@ fn record_family(options: &RecordOptions, host: &RecordingHost) -> Result<u8> {
                     waiting.push(slot.clone());
                     begin(is_main, family.child_options(process, *number), Some(slot));
                 }
-                Ok(RecordingEvent::Ended { is_main, result }) => {
+                Ok(FamilyRecordingEvent::Ended { is_main, result }) => {
                     running -= 1;
                     if is_main && status.is_ok() {
                         status = result;
@@ -92,17 +92,17 @@ fn record_family(options: &RecordOptions, host: &RecordingHost) -> Result<u8> {
 
 /// Records one program of one process, and sends on the processes that its run passes on. If a parked process cannot be traced, a warning
 /// says so, and the result is an exit status of 0.
-fn run_and_pass_on(
+fn record_and_pass_on_children(
     options: &RecordOptions,
     host: &RecordingHost,
     slot: Option<ParkedSlot>,
     is_main: bool,
-    sender: &Sender<RecordingEvent>,
+    sender: &Sender<FamilyRecordingEvent>,
 ) -> Result<u8> {
     let pass_on = |parked: ParkedProcess| {
         let is_main = is_main && parked.is_successor();
         // If nobody receives it, it is dropped and thereby released.
-        let _ = sender.send(RecordingEvent::Parked { parked, is_main });
+        let _ = sender.send(FamilyRecordingEvent::Parked { parked, is_main });
     };
     let process = options.run.process.unwrap_or(0);
     let recorded = PreparedRecording::new(options, host).and_then(|r| r.run_family(slot.clone(), ParkedReceiver(&pass_on)));
@@ -110,14 +110,14 @@ fn run_and_pass_on(
     recorded.or_else(|error| {
         // The process continues now, and not only after the message.
         drop(slot.take());
-        let command = shortened_command(&options.run.command);
+        let command = shorten_command(&options.run.command);
         log::warn!("process {process} (`{command}`) is not traced: {}", reasons(error.chain().map(ToString::to_string)));
         Ok(0)
     })
 }
 
 /// How often to check whether the traces are to end.
-const POLL: Duration = Duration::from_millis(20);
+const PARKED_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A parked process, until its run takes it or it is released.
 #[derive(Clone)]
@@ -139,10 +139,10 @@ impl ParkedSlot {
 }
 
 /// Returns a command for a message, in which long commands are cut.
-pub(super) fn shortened_command(words: &[OsString]) -> String {
-    const MAX_CHARACTERS: usize = 60;
+pub(super) fn shorten_command(words: &[OsString]) -> String {
+    const MAX_COMMAND_CHARACTERS: usize = 60;
     let command = words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
-    match command.char_indices().nth(MAX_CHARACTERS) {
+    match command.char_indices().nth(MAX_COMMAND_CHARACTERS) {
         Some((end, _)) => format!("{}…", &command[..end]),
         None => command,
     }
@@ -158,14 +158,14 @@ impl<'a> PreparedRecording<'a> {
 }
 
 /// What the recordings of all processes have in common.
-struct Family<'a> {
+struct RecordedFamily<'a> {
     options: &'a RecordOptions,
     /// The collector for processes that were passed on.
     collector: CollectorKind,
     begun: Instant,
 }
 
-impl Family<'_> {
+impl RecordedFamily<'_> {
     /// Returns the options for the `number`-th recorded program of a process, counted from 1, apart from the command's own program.
     fn child_options(&self, process: i32, number: usize) -> RecordOptions {
         let words = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
@@ -175,7 +175,7 @@ impl Family<'_> {
             command: words.map(|word| OsStr::from_bytes(word).to_owned()).collect(),
             process: Some(process),
             collector: Some(self.collector),
-            libraries: self.libraries(process),
+            libraries: self.libraries_loaded_by(process),
             limit: own.limit.map(|limit| limit.saturating_sub(self.begun.elapsed())),
             ..own.clone()
         };
@@ -185,7 +185,7 @@ impl Family<'_> {
     }
 
     /// Returns the paths of those libraries to trace that the process has loaded, or will load at its start.
-    fn libraries(&self, process: i32) -> Vec<String> {
+    fn libraries_loaded_by(&self, process: i32) -> Vec<String> {
         let program = std::fs::read_link(format!("/proc/{process}/exe")).unwrap_or_default();
         let find = |name: &String| {
             let found =

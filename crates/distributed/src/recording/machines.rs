@@ -6,7 +6,7 @@
 //! end. All machines must have the same kernel, C library, program and folder. Otherwise runs diverge from the first run, which is
 //! reported.
 
-use super::options::{OtherMachines, RunOptions};
+use super::options::{RemoteMachines, RunOptions};
 use super::runs::{RepeatedProgram, RunResult};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ use trodden_profile::private;
 use trodden_trace::{CollectorKind, RunLog, RunOutcome};
 
 #[derive(Serialize, Deserialize)]
-struct MachinesSpec {
+struct RemoteRunsSpec {
     options: RunOptions,
     program: PathBuf,
     environment: Vec<(OsString, OsString)>,
@@ -36,7 +36,7 @@ struct MachinesSpec {
 }
 
 #[derive(Serialize, Deserialize)]
-struct MachineRunReport {
+struct RemoteRunsReport {
     run: usize,
     outcome: RunOutcome,
     hits: u64,
@@ -48,7 +48,7 @@ struct MachineRunReport {
 /// A machine failed. The error includes the machine's output.
 pub fn execute_runs_remotely(
     subject: &RepeatedProgram,
-    others: &OtherMachines,
+    others: &RemoteMachines,
     collector: CollectorKind,
     profiles: &[Vec<u64>],
     machines: Vec<Vec<usize>>,
@@ -57,7 +57,7 @@ pub fn execute_runs_remotely(
     // The working folder is used because all machines share it.
     let folder = create_folder_in(&others.folder, ".trodden-trace-")?;
     let input = subject.copy_input(&folder.path().join("input"))?;
-    let spec = MachinesSpec {
+    let spec = RemoteRunsSpec {
         options: subject.options.clone(),
         program: subject.executable.path.clone(),
         environment: others.environment.clone(),
@@ -73,9 +73,9 @@ pub fn execute_runs_remotely(
     launch_job(folder.path(), others, spec.machines.len())?;
     let mut results = Vec::new();
     for machine in 0..spec.machines.len() {
-        let done: Vec<MachineRunReport> = serde_json::from_slice(&std::fs::read(result_file(folder.path(), machine))?)?;
-        for MachineRunReport { run, outcome, hits } in done {
-            let partial = subject.folder_of_partials().join(format!("run-{}.partial", run + 1));
+        let done: Vec<RemoteRunsReport> = serde_json::from_slice(&std::fs::read(result_file(folder.path(), machine))?)?;
+        for RemoteRunsReport { run, outcome, hits } in done {
+            let partial = subject.partial_trace_folder().join(format!("run-{}.partial", run + 1));
             std::fs::copy(partial_trace_path(folder.path(), run), &partial)?;
             let seconds = std::fs::read_to_string(partial_trace_path(folder.path(), run).with_extension("seconds"))?;
             results.push((run, RunResult { outcome, partial, hits, time: Duration::from_secs_f64(seconds.trim().parse()?) }));
@@ -93,7 +93,7 @@ fn partial_trace_path(folder: &Path, run: usize) -> PathBuf {
     folder.join(format!("run-{}.partial", run + 1))
 }
 
-fn launch_job(folder: &Path, others: &OtherMachines, machines: usize) -> Result<()> {
+fn launch_job(folder: &Path, others: &RemoteMachines, machines: usize) -> Result<()> {
     let task = |machine: usize| LaunchTask {
         command: others.worker.iter().cloned().chain([folder.into(), machine.to_string().into()]).collect(),
         environment: Vec::new(),
@@ -130,7 +130,7 @@ pub fn run_machine(folder: &Path, machine: usize, result: &Path) -> Result<()> {
     trodden_trace::close_descriptors_in_programs()?;
     let file = File::open(folder.join("spec"))
         .with_context(|| format!("cannot read the file that describes the runs, in {}", folder.display()))?;
-    let mut spec: MachinesSpec = serde_json::from_reader(std::io::BufReader::new(file))?;
+    let mut spec: RemoteRunsSpec = serde_json::from_reader(std::io::BufReader::new(file))?;
     let environment = std::mem::take(&mut spec.environment);
     let mut subject = RepeatedProgram::from_worker(&spec.options, spec.program.clone(), environment, spec.input.as_deref())?;
     subject.blocks = std::mem::take(&mut spec.blocks);
@@ -149,7 +149,7 @@ pub fn run_machine(folder: &Path, machine: usize, result: &Path) -> Result<()> {
         let ran = subject.perform_worker_run(collector, &spec.profiles[*run], &first, &mine)?;
         std::fs::write(partial_trace_path(folder, *run).with_extension("seconds"), ran.time.as_secs_f64().to_string())?;
         std::fs::rename(&mine, partial_trace_path(folder, *run))?;
-        done.push(MachineRunReport { run: *run, outcome: ran.outcome, hits: ran.hits });
+        done.push(RemoteRunsReport { run: *run, outcome: ran.outcome, hits: ran.hits });
     }
     Ok(std::fs::write(result, serde_json::to_vec(&done)?)?)
 }

@@ -1,6 +1,6 @@
 //! Messages about a recording: opaque functions, missing blocks, and partial traces that contradict the model.
 
-use super::MAX_LISTED;
+use super::MAX_LISTED_NAMES;
 use crate::code::TracedCode;
 use crate::files::TracedFiles;
 use crate::merge::describe_witness;
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use trodden_binary::linked::split_address;
 use trodden_text::words::plural;
-use trodden_trace::Followed;
+use trodden_trace::FollowOutcome;
 use trodden_witness::ReconstructError;
 
 pub(super) fn describe_changed_code(ranges: &[Range<u64>], files: &TracedFiles) -> String {
@@ -25,13 +25,13 @@ fn ranges_in_words(ranges: &[Range<u64>], files: &TracedFiles) -> String {
         let ((file, start), (_, end)) = (split_address(range.start), split_address(range.end - 1));
         format!("{start:#x} to {end:#x} in {}", files.name(file))
     };
-    let named: Vec<String> = ranges.iter().take(MAX_LISTED).map(shown).collect();
-    let more = ranges.len().saturating_sub(MAX_LISTED);
+    let named: Vec<String> = ranges.iter().take(MAX_LISTED_NAMES).map(shown).collect();
+    let more = ranges.len().saturating_sub(MAX_LISTED_NAMES);
     let more = if more > 0 { format!(", and {more} more") } else { String::new() };
     format!("{}{more}", named.join(", "))
 }
 
-pub(super) fn describe_own_reads(followed: &Followed, files: &TracedFiles) -> Vec<String> {
+pub(super) fn describe_own_reads(followed: &FollowOutcome, files: &TracedFiles) -> Vec<String> {
     let mut notes = Vec::new();
     if !followed.read_code.is_empty() {
         notes.push(format!(
@@ -58,8 +58,8 @@ pub(super) fn describe_own_reads(followed: &Followed, files: &TracedFiles) -> Ve
 }
 
 pub(super) fn describe_unplaced_code(places: &BTreeSet<u64>) -> String {
-    let named: Vec<String> = places.iter().take(MAX_LISTED).map(|at| format!("{:#x}", split_address(*at).1)).collect();
-    let more = places.len().saturating_sub(MAX_LISTED);
+    let named: Vec<String> = places.iter().take(MAX_LISTED_NAMES).map(|at| format!("{:#x}", split_address(*at).1)).collect();
+    let more = places.len().saturating_sub(MAX_LISTED_NAMES);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!("executed code that is not in the graphs is missing from the trace: the code after {}{more}", named.join(", "))
 }
@@ -76,8 +76,8 @@ pub(super) fn describe_stack_switches(switches: u64) -> String {
 pub(super) fn describe_missing_blocks(code: &TracedCode, unknown: &[(u64, u64)]) -> String {
     let name = |address: u64| code.function_containing(address).map_or_else(String::new, |name| format!(" in {name}"));
     let shown = |(from, to): &(u64, u64)| format!("{:#x}{} to {:#x}", split_address(*from).1, name(*from), split_address(*to).1);
-    let named: Vec<String> = unknown.iter().take(MAX_LISTED).map(shown).collect();
-    let more = unknown.len().saturating_sub(MAX_LISTED);
+    let named: Vec<String> = unknown.iter().take(MAX_LISTED_NAMES).map(shown).collect();
+    let more = unknown.len().saturating_sub(MAX_LISTED_NAMES);
     let more = if more > 0 { format!(", and {more} more") } else { String::new() };
     format!(
         "blocks are missing after {}, which led to code that was not in the graphs ({}{more}): `--collector single-step` records them",
@@ -99,8 +99,8 @@ pub(super) fn report_opaque_functions(model: &WitnessModel) {
     if model.opaque.is_empty() {
         return;
     }
-    let named: Vec<String> = model.opaque.iter().take(MAX_LISTED).map(|(name, why)| format!("{name} ({why})")).collect();
-    let more = model.opaque.len().saturating_sub(MAX_LISTED);
+    let named: Vec<String> = model.opaque.iter().take(MAX_LISTED_NAMES).map(|(name, why)| format!("{name} ({why})")).collect();
+    let more = model.opaque.len().saturating_sub(MAX_LISTED_NAMES);
     let more = if more > 0 { format!(" and {more} more (`trodden report --json` lists all)") } else { String::new() };
     log::info!(
         "the inside of {} of {} functions is not traced: {}{more}",

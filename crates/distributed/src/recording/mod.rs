@@ -5,7 +5,7 @@
 //! determines the execution. Repeat the first run once for each set of blocks, and check that nothing differs. Merge the partial traces. If
 //! they contradict the assumptions about untraced functions, the last three phases are repeated with weaker assumptions.
 //!
-//! The process must have called [`trodden_trace::command::in_tracer`] before.
+//! The process must have called [`trodden_trace::command::run_in_tracer_process`] before.
 
 mod children;
 mod machines;
@@ -17,48 +17,49 @@ mod runs;
 
 pub use children::record;
 pub use machines::run_machine;
-pub use options::{CutGraphs, GraphCache, OtherMachines, RecordOptions, RecordingHost, RunOptions, WeightsFrom};
+pub use options::{CutGraphs, ExecutionWeightSource, GraphCache, RecordOptions, RecordingHost, RemoteMachines, RunOptions};
 
 use crate::code::TracedCode;
-use crate::explain::{MissingStep, first_missing_step};
+use crate::explain::{MissingStep, find_first_missing_step};
 use crate::files::TracedFiles;
-use crate::imports::{Assumption, ImportingImage};
+use crate::imports::{ImportingImage, UntracedCodeAssumption};
 use crate::jumps::{has_edge, is_uncertain_jump, observed_jumps, replaceable_blocks};
 use crate::merge::{MergeError, MergedTrace, merge};
-use crate::model::{ObservedCalls, Unwinding, WitnessModel, build_model};
+use crate::model::{ObservedTargets, UnwindingSites, WitnessModel, build_model};
 use crate::place::add_calls_only_suffix;
 use crate::plan::{DistributionPlan, Planner, UnrealizablePlan};
-use crate::returns::cut_blocks;
-use crate::weights::{self, Executions};
+use crate::returns::cut_blocks_after_calls;
+use crate::weights::{self, BlockExecutionCounts};
 use anyhow::{Context, Result, bail, ensure};
 use messages::{
     describe_changed_code, describe_contradiction, describe_new_targets, describe_own_reads, format_runs, report_opaque_functions,
     warn_of_contradiction,
 };
-use repeated::{check_repeatable, check_repetition, truncated_runs};
+use repeated::{check_first_run_is_repeatable, check_runs_ended_alike, describe_truncated_runs};
 use runs::{FirstRun, RepeatedProgram, RunResult};
 use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use trodden_binary::graph::{Doubt, GraphObservation, ProgramGraph};
+use trodden_binary::graph::{GraphDoubt, GraphObservation, ProgramGraph};
 use trodden_binary::linked::split_address;
 use trodden_launch::temporary::{TemporaryFolder, create_folder_in};
 use trodden_text::words::{plural, quote_for_shell, reasons};
 use trodden_trace::{
-    Collector, CollectorKind, FollowEnding, Followed, PartialTrace, PtraceBreakpoints, RepeatRecipe, RunInfo, RunLog, ThreadNumber,
-    TraceDescription, TraceEnd, TraceWriter, check_traceable, try_collector,
+    Collector, CollectorKind, FixedRunConditions, FollowEnding, FollowOutcome, PartialTrace, PtraceBreakpoints, RunLog, ThreadNumber,
+    TraceDescription, TraceEndRecord, TraceWriter, TracedRunInfo, check_traceable, try_collector,
 };
 use trodden_witness::{DistributionStrategy, Weights};
 
 /// The assumptions about untraced functions, in the order in which they are tried.
-const OPAQUE_FUNCTION_ASSUMPTIONS: [Assumption; 3] = [Assumption::Usual, Assumption::CallBack, Assumption::Anything];
+const OPAQUE_FUNCTION_ASSUMPTIONS: [UntracedCodeAssumption; 3] =
+    [UntracedCodeAssumption::Usual, UntracedCodeAssumption::CallBack, UntracedCodeAssumption::Anything];
 const MAX_OBSERVING_RUNS: usize = 12;
-const MAX_LISTED: usize = 8;
+const MAX_LISTED_NAMES: usize = 8;
 /// Note for traces of a program that uses the vDSO, which several runs hide from it.
-const HIDDEN_VDSO: &str = "the kernel's vDSO was hidden from the program so that its clock can be replayed: code that looks for it took \
-     another path than it does without trodden. Pass `--no-repeat time` to leave the vDSO visible";
+const HIDDEN_VDSO_NOTE: &str = "the kernel's vDSO was hidden from the program so that its clock can be replayed: code that looks for it \
+     took another path than it does without trodden. Pass `--no-repeat time` to leave the vDSO visible";
 
-const ONLY_CALLS: &str = "the trace contains only calls and returns: blocks with calls, and blocks where functions begin or end";
+const CALLS_ONLY_NOTE: &str = "the trace contains only calls and returns: blocks with calls, and blocks where functions begin or end";
 
 /// Returns an error if options are given that make sense only for several runs. Called before any file is read.
 fn reject_multi_run_options(options: &RecordOptions, host: &RecordingHost) -> Result<()> {
@@ -69,11 +70,11 @@ fn reject_multi_run_options(options: &RecordOptions, host: &RecordingHost) -> Re
         ("--jobs", options.jobs.is_some()),
         ("--distribution", plan.distribution.is_some()),
         ("--witness-strategy", plan.strategy != DistributionStrategy::Fine),
-        ("--witness-weights", options.weights != WeightsFrom::Static),
+        ("--witness-weights", options.weights != ExecutionWeightSource::Static),
         ("--check", plan.checks_paper_conditions),
         ("--calls", plan.calls),
         ("--engine", host.machines.is_some()),
-        ("--no-repeat", !options.run.is_pinned || options.run.recipe != RepeatRecipe::ALL),
+        ("--no-repeat", !options.run.is_pinned || options.run.recipe != FixedRunConditions::ALL),
         ("--fresh-folder", host.fresh_folder.is_some()),
     ];
     match asked.iter().find(|(_, is_asked)| *is_asked) {
@@ -93,7 +94,7 @@ fn check_files(options: &RecordOptions) -> Result<()> {
         ensure!(folder.is_dir(), "cannot write the trace (--output): folder {} does not exist. Create this folder", folder.display());
     }
     ensure!(!output.is_dir(), "cannot write the trace to {}, which is a folder. Pass a file name to --output", output.display());
-    let weights = if let WeightsFrom::Trace(file) = &options.weights { Some(("--witness-weights", file)) } else { None };
+    let weights = if let ExecutionWeightSource::Trace(file) = &options.weights { Some(("--witness-weights", file)) } else { None };
     for (option, file) in weights.into_iter().chain(options.plan.distribution.iter().map(|file| ("--distribution", file))) {
         ensure!(file.is_file(), "file {} ({option}) does not exist", file.display());
     }
@@ -147,8 +148,8 @@ fn cut_graphs(
 ) -> Result<(ProgramGraph, HashSet<u64>)> {
     let observed: Vec<GraphObservation> = observed.iter().copied().collect();
     let mut graphs = files.graphs(image, &observed)?;
-    let extra_cuts = extra_cuts.union(&files.return_addresses_of_calls_to_next(&graphs)).copied().collect();
-    let pieces = cut_blocks(&mut graphs, &extra_cuts, &|at| files.next_instruction(at));
+    let extra_cuts = extra_cuts.union(&files.return_addresses_of_get_pc_calls(&graphs)).copied().collect();
+    let pieces = cut_blocks_after_calls(&mut graphs, &extra_cuts, &|at| files.next_instruction(at));
     Ok((graphs, pieces))
 }
 
@@ -198,17 +199,17 @@ impl<'a> PreparedRecording<'a> {
     }
 
     /// Decides which blocks each run watches, and passes this plan to `show`. The program is run only if execution frequencies are to be
-    /// measured ([`WeightsFrom::FirstRun`]).
+    /// measured ([`ExecutionWeightSource::FirstRun`]).
     ///
     /// # Errors
     /// No distribution determines the execution, or `show` returns an error.
     pub fn plan<T>(mut self, show: impl FnOnce(&Planner, &DistributionPlan) -> Result<T>) -> Result<T> {
         self.update_replaceable_blocks(&|_, doubt| is_uncertain_jump(doubt));
-        let observed = self.is_single.then(ObservedCalls::default);
+        let observed = self.is_single.then(ObservedTargets::default);
         let (model, code) = self.build_planning_model(OPAQUE_FUNCTION_ASSUMPTIONS[0], observed.as_ref())?;
-        let weights = self.execution_weights(&model, None)?;
+        let weights = self.compute_execution_weights(&model, None)?;
         let planner = self.create_planner(&model, &code, self.kind.collector(), &weights);
-        let plan = if self.is_single { DistributionPlan::watch_all_blocks(&model, &code, &weights) } else { planner.plan()? };
+        let plan = if self.is_single { DistributionPlan::plan_to_watch_all_blocks(&model, &code, &weights) } else { planner.plan()? };
         show(&planner, &plan)
     }
 
@@ -217,11 +218,15 @@ impl<'a> PreparedRecording<'a> {
         Ok(())
     }
 
-    fn update_replaceable_blocks(&mut self, leads_elsewhere: &dyn Fn(u64, &Doubt) -> bool) {
+    fn update_replaceable_blocks(&mut self, leads_elsewhere: &dyn Fn(u64, &GraphDoubt) -> bool) {
         (self.subject.blocks, self.subject.guarded) = replaceable_blocks(&self.graphs, &self.pieces, leads_elsewhere);
     }
 
-    fn build_model_and_code(&self, assumption: Assumption, observed: Option<&ObservedCalls>) -> Result<(WitnessModel, TracedCode)> {
+    fn build_model_and_code(
+        &self,
+        assumption: UntracedCodeAssumption,
+        observed: Option<&ObservedTargets>,
+    ) -> Result<(WitnessModel, TracedCode)> {
         let model = build_model(&self.graphs, &self.image, &self.options.opaque, assumption, observed)?;
         let traced: std::collections::HashSet<usize> = model.functions.iter().flatten().copied().collect();
         let code = TracedCode::new(self.graphs.clone(), |f| traced.contains(&f));
@@ -229,7 +234,11 @@ impl<'a> PreparedRecording<'a> {
     }
 
     /// Builds the model that is used to plan and merge several runs. With `--calls`, it contains only calls and returns.
-    fn build_planning_model(&self, assumption: Assumption, observed: Option<&ObservedCalls>) -> Result<(WitnessModel, TracedCode)> {
+    fn build_planning_model(
+        &self,
+        assumption: UntracedCodeAssumption,
+        observed: Option<&ObservedTargets>,
+    ) -> Result<(WitnessModel, TracedCode)> {
         let (model, code) = self.build_model_and_code(assumption, observed)?;
         if !self.options.plan.calls {
             return Ok((model, code));
@@ -241,7 +250,8 @@ impl<'a> PreparedRecording<'a> {
 
     /// Performs the first run. Repeats it with corrected graphs as long as it jumps to targets that the graphs lack.
     fn perform_first_run(&mut self, notes: &mut Vec<String>) -> Result<FirstRun> {
-        let mut first = self.subject.perform_first_run(&observed_jumps(&self.graphs), &Unwinding::from_graphs(&self.graphs), None, true)?;
+        let mut first =
+            self.subject.perform_first_run(&observed_jumps(&self.graphs), &UnwindingSites::from_graphs(&self.graphs), None, true)?;
         for _ in 0..MAX_OBSERVING_RUNS {
             let new: Vec<GraphObservation> = first
                 .targets
@@ -260,37 +270,38 @@ impl<'a> PreparedRecording<'a> {
                 return Ok(first);
             }
             let log = Some(Arc::new(first.outcome.log.clone()));
-            let again = self.subject.perform_first_run(&observed_jumps(&self.graphs), &Unwinding::from_graphs(&self.graphs), log, false)?;
+            let again =
+                self.subject.perform_first_run(&observed_jumps(&self.graphs), &UnwindingSites::from_graphs(&self.graphs), log, false)?;
             first = FirstRun { outcome: first.outcome, ..again };
         }
         bail!("the program's indirect jumps reach different targets in each run, so runs cannot be merged. Pass `--collector single-step`")
     }
 
-    fn collect_observed_calls(&self, first: &FirstRun) -> ObservedCalls {
+    fn collect_observed_calls(&self, first: &FirstRun) -> ObservedTargets {
         let (targets, throws, landed) = (first.targets.clone(), first.throws.clone(), first.landed.clone());
         let after = landed.first().copied().filter(|_| landed.len() == 1);
-        let twice = Unwinding::from_graphs(&self.graphs).twice;
+        let twice = UnwindingSites::from_graphs(&self.graphs).twice;
         let once = |place: &u64| twice.get(place).is_some_and(|(_, entry)| first.entered_once.contains(entry));
         let ended_before = first.outcome.followed.stack.first().copied();
-        ObservedCalls { only_landing: after.filter(once), targets, throws, landed, ended_before }
+        ObservedTargets { only_landing: after.filter(once), targets, throws, landed, ended_before }
     }
 
     fn record_several_runs(&mut self, collector: &dyn Collector) -> Result<u8> {
         let mut notes = Vec::new();
         let first = self.perform_first_run(&mut notes)?;
-        check_repeatable(&first)?;
+        check_first_run_is_repeatable(&first)?;
         let observed = self.collect_observed_calls(&first);
         let (mut model, mut code) = self.build_planning_model(OPAQUE_FUNCTION_ASSUMPTIONS[0], Some(&observed))?;
         report_opaque_functions(&model);
         let log = Arc::new(first.outcome.log.clone());
         // The first run has shown where the other uncertain jumps lead.
-        let leads_elsewhere = |_, doubt: &Doubt| *doubt == Doubt::UnresolvedJump;
+        let leads_elsewhere = |_, doubt: &GraphDoubt| *doubt == GraphDoubt::UnresolvedJump;
         self.update_replaceable_blocks(&leads_elsewhere);
         for (number, assumption) in OPAQUE_FUNCTION_ASSUMPTIONS.into_iter().enumerate() {
             if number > 0 {
                 (model, code) = self.build_planning_model(assumption, Some(&observed))?;
             }
-            let weights = self.execution_weights(&model, Some(&log))?;
+            let weights = self.compute_execution_weights(&model, Some(&log))?;
             let plan = match self.create_planner(&model, &code, collector, &weights).plan() {
                 Ok(plan) => plan,
                 Err(error) => match error.downcast::<UnrealizablePlan>() {
@@ -300,13 +311,13 @@ impl<'a> PreparedRecording<'a> {
                 },
             };
             let results = self.execute_plan(&plan, collector, &log)?;
-            check_repetition(&results, first.outcome.followed.ending)?;
-            notes.extend(truncated_runs(&results, first.outcome.followed.ending));
+            check_runs_ended_alike(&results, first.outcome.followed.ending)?;
+            notes.extend(describe_truncated_runs(&results, first.outcome.followed.ending));
             let partials: Vec<PathBuf> = results.iter().map(|r| r.partial.clone()).collect();
             let mut writer = self.create_writer(&model, &code, collector, results.len() as u32)?;
             match merge(&model, &code, &plan.distribution, &partials, &plan.sites, &mut writer) {
                 Ok(merged) => {
-                    notes.extend(model.reduced_from.is_some().then(|| ONLY_CALLS.to_owned()));
+                    notes.extend(model.reduced_from.is_some().then(|| CALLS_ONLY_NOTE.to_owned()));
                     let runs = plan.sites.iter().zip(&results).map(|(s, r)| describe_run(s, r)).collect();
                     return self.finish(writer, merged, &first.outcome.followed, runs, notes);
                 }
@@ -358,7 +369,7 @@ impl<'a> PreparedRecording<'a> {
         let partial = PartialTrace::open(&result.partial)?;
         let addresses = partial.stream(ThreadNumber(0)).map_while(Result::ok).map(|site| sites[site as usize]);
         let name = |address: u64| code.block_at(address).map_or("", |block| code.name(code.function_of(block)));
-        Ok(match first_missing_step(model, addresses) {
+        Ok(match find_first_missing_step(model, addresses) {
             Some(MissingStep { position, from: Some(from), to }) => {
                 let shown = |address: u64| format!("{:#x} in {}", split_address(address).1, name(address));
                 format!("block {position}, {}, follows {}", shown(to), shown(from))
@@ -379,16 +390,18 @@ impl<'a> PreparedRecording<'a> {
     }
 
     /// Returns the execution frequencies of blocks from the source that the user has chosen: estimates, a separate run, or a trace.
-    fn execution_weights(&self, model: &WitnessModel, log: Option<&Arc<RunLog>>) -> Result<Weights> {
+    fn compute_execution_weights(&self, model: &WitnessModel, log: Option<&Arc<RunLog>>) -> Result<Weights> {
         if let Some((whole, calls)) = model.reduced_from.as_deref() {
-            return Ok(calls.weights(&self.execution_weights(whole, log)?));
+            return Ok(calls.weights(&self.compute_execution_weights(whole, log)?));
         }
         let estimate = weights::estimate_weights(model, &self.graphs);
         match &self.options.weights {
-            WeightsFrom::Static => Ok(estimate),
-            WeightsFrom::Trace(path) => Ok(Executions::from_trace(path, self.files.hash())?.weights(model, &self.graphs)),
-            WeightsFrom::FirstRun => {
-                let watched = weights::measured_sites(model);
+            ExecutionWeightSource::Static => Ok(estimate),
+            ExecutionWeightSource::Trace(path) => {
+                Ok(BlockExecutionCounts::from_trace(path, self.files.hash())?.weights(model, &self.graphs))
+            }
+            ExecutionWeightSource::FirstRun => {
+                let watched = weights::sites_counted_for_weights(model);
                 let sites: Vec<u64> = watched.iter().map(|w| w.0).collect();
                 let usual = default_collector(&self.options.run, self.host).collector();
                 let counts = self.subject.perform_counting_run(usual, &sites, log.cloned())?;
@@ -424,12 +437,12 @@ impl<'a> PreparedRecording<'a> {
         &self,
         writer: TraceWriter,
         merged: MergedTrace,
-        followed: &Followed,
-        runs: Vec<RunInfo>,
+        followed: &FollowOutcome,
+        runs: Vec<TracedRunInfo>,
         mut notes: Vec<String>,
     ) -> Result<u8> {
         let ending = followed.ending;
-        notes.extend(merged.ending_note(ending));
+        notes.extend(merged.describe_incomplete_ending(ending));
         if !followed.changed_code.is_empty() {
             notes.push(describe_changed_code(&followed.changed_code, &self.files));
         }
@@ -447,15 +460,15 @@ impl<'a> PreparedRecording<'a> {
             let (first, count) = (first.display(), plural(followed.passed_on.into(), "file", "files"));
             notes.push(format!("the traces of its child processes, and of programs that it executed, are in {count} `{first}.PID`"));
         }
-        if self.subject.hides_vdso() && self.files.use_vdso() {
-            notes.push(HIDDEN_VDSO.to_owned());
+        if self.subject.hides_vdso() && self.files.may_call_vdso() {
+            notes.push(HIDDEN_VDSO_NOTE.to_owned());
         }
         let blocks = writer.blocks();
         let hits: u64 = runs.iter().map(|r| r.hits).sum();
-        let end = TraceEnd { ending: Some(ending), is_truncated: merged.truncated, notes: notes.clone(), runs };
+        let end = TraceEndRecord { ending: Some(ending), is_truncated: merged.truncated, notes: notes.clone(), runs };
         writer.finish(&end)?;
         if self.options.is_child() {
-            let (blocks, command) = (plural(blocks.into(), "block", "blocks"), children::shortened_command(&self.options.run.command));
+            let (blocks, command) = (plural(blocks.into(), "block", "blocks"), children::shorten_command(&self.options.run.command));
             log::info!("recorded {blocks} of `{command}` in {}", self.options.output.display());
             return Ok(exit_status(followed));
         }
@@ -473,7 +486,7 @@ impl<'a> PreparedRecording<'a> {
 }
 
 /// The exit status of a traced program, as a shell reports it.
-fn exit_status(followed: &Followed) -> u8 {
+fn exit_status(followed: &FollowOutcome) -> u8 {
     match followed.ending {
         FollowEnding::Exited(code) => code as u8,
         FollowEnding::Killed(signal) => 128 + signal as u8,
@@ -488,6 +501,6 @@ fn shell_status(status: Option<i32>) -> u8 {
     status.and_then(|s| s.code().or_else(|| s.signal().map(|signal| 128 + signal))).unwrap_or(0) as u8
 }
 
-fn describe_run(sites: &[u64], result: &RunResult) -> RunInfo {
-    RunInfo { sites: sites.len() as u64, hits: result.hits, seconds: result.time.as_secs_f64() }
+fn describe_run(sites: &[u64], result: &RunResult) -> TracedRunInfo {
+    TracedRunInfo { sites: sites.len() as u64, hits: result.hits, seconds: result.time.as_secs_f64() }
 }

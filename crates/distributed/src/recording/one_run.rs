@@ -7,19 +7,19 @@
 use super::messages::{
     describe_missing_blocks, describe_new_targets, describe_stack_switches, describe_unplaced_code, report_opaque_functions,
 };
-use super::{Assumption, PreparedRecording, describe_run};
+use super::{PreparedRecording, UntracedCodeAssumption, describe_run};
 use crate::code::TracedCode;
 use crate::jumps::{functions_that_may_switch_stacks, has_edge, is_uncertain_jump, stack_switching_blocks, uncertain_jumps};
-use crate::merge::{MergedTrace, ReplayInput, ReplayResults};
-use crate::model::ObservedCalls;
+use crate::merge::{MergedTrace, ReplayFindings, ReplayInput};
+use crate::model::ObservedTargets;
 use crate::replay::ReplayedCode;
-use crate::returns::{cut_blocks, unwatched_pieces};
+use crate::returns::{cut_blocks_after_calls, find_unwatched_pieces};
 use anyhow::{Result, ensure};
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use trodden_binary::graph::{BlockEnd, GraphObservation, ProgramGraph};
 use trodden_binary::instruction::MAX_INSTRUCTION_LENGTH;
-use trodden_trace::{Collector, FollowEnding, Followed, PartialTrace, RESUMED, TRANSFER, ThreadNumber};
+use trodden_trace::{Collector, FollowEnding, FollowOutcome, PartialTrace, RESUMED_FLAG, TRANSFER_FLAG, ThreadNumber};
 
 impl PreparedRecording<'_> {
     /// Performs the run and writes its trace. If `shows` is true, the program's output is passed on to the user.
@@ -27,9 +27,9 @@ impl PreparedRecording<'_> {
         // Length: one run, from its sites to its trace.
         let mut notes = Vec::new();
         let steps = collector.name() == "single-step";
-        let (mut model, mut code) = self.build_model_and_code(Assumption::Usual, Some(&ObservedCalls::default()))?;
+        let (mut model, mut code) = self.build_model_and_code(UntracedCodeAssumption::Usual, Some(&ObservedTargets::default()))?;
         let (sites, jumps, blocks) = self.sites_of_one_run(&code, steps);
-        check_site_count(sites.len(), collector)?;
+        check_collector_site_limit(sites.len(), collector)?;
         if !self.options.is_child() {
             report_opaque_functions(&model);
         }
@@ -42,7 +42,7 @@ impl PreparedRecording<'_> {
         let mut first = None;
         if steps {
             result = self.subject.perform_single_run(collector, &sites, &jumps, shows)?;
-            has_learned = self.cut_at_early_exits(&result.outcome.followed);
+            has_learned = self.cut_blocks_left_early(&result.outcome.followed);
             written = None;
         } else {
             let mut writer = self.create_writer(&model, &code, collector, 1)?;
@@ -53,7 +53,7 @@ impl PreparedRecording<'_> {
             let replay_live = |live| hits.replay_live(live, &mut writer);
             (result, replay) = self.subject.perform_live_run(collector, (&sites, &jumps), (shows, keeps_hits), replay_live)?;
             let followed = &result.outcome.followed;
-            has_learned = self.cut_at_early_exits(followed);
+            has_learned = self.cut_blocks_left_early(followed);
             // Which instructions signals interrupted, and which code the program changed, is known only after the run. If there were any,
             // the trace is replayed again with this knowledge.
             let is_whole = !has_learned && followed.handled_signals.is_empty() && followed.released_code().next().is_none();
@@ -62,7 +62,7 @@ impl PreparedRecording<'_> {
                 written = Some((writer, replayed));
             } else {
                 let jumps = replay.into_jumps();
-                first = Some((writer.read_back()?, jumps));
+                first = Some((writer.reopen_for_reading()?, jumps));
                 written = None;
             }
         }
@@ -70,12 +70,12 @@ impl PreparedRecording<'_> {
         let partial = if steps { Some(PartialTrace::open(&result.partial)?) } else { None };
         let mut unplaced = BTreeSet::new();
         if let Some(partial) = &partial {
-            while self.learn_from_steps(partial, &mut notes, &mut unplaced)? {
+            while self.add_stepped_code_to_graphs(partial, &mut notes, &mut unplaced)? {
                 has_learned = true;
             }
         }
         if has_learned {
-            (model, code) = self.build_model_and_code(Assumption::Usual, Some(&ObservedCalls::default()))?;
+            (model, code) = self.build_model_and_code(UntracedCodeAssumption::Usual, Some(&ObservedTargets::default()))?;
         }
         if written.is_none() {
             let mut writer = self.create_writer(&model, &code, collector, 1)?;
@@ -105,7 +105,7 @@ impl PreparedRecording<'_> {
         // of a block.
         let traps = |block| code.graph_of(block).0.blocks.iter().any(|b| b.end == BlockEnd::Stop);
         let returns = |entry| code.block_at(entry).is_some_and(|b| !other_stack.contains(&code.function_of(b)) && !traps(b));
-        let unwatched = unwatched_pieces(&self.graphs, &self.image, &self.pieces, &returns);
+        let unwatched = find_unwatched_pieces(&self.graphs, &self.image, &self.pieces, &returns);
         let mut sites = code.addresses();
         sites.retain(|site| !unwatched.contains(site));
         let blocks = sites.len();
@@ -113,7 +113,7 @@ impl PreparedRecording<'_> {
         (sites, jumps, blocks)
     }
 
-    fn notes_of_one_run(&self, code: &TracedCode, replayed: ReplayResults, unplaced: &BTreeSet<u64>) -> Vec<String> {
+    fn notes_of_one_run(&self, code: &TracedCode, replayed: ReplayFindings, unplaced: &BTreeSet<u64>) -> Vec<String> {
         // A target is not missing if it is a block that is watched, even if the block has no known predecessors.
         let is_missing = |target: &(u64, u64)| !has_edge(&self.graphs, *target) && code.block_at(target.1).is_none();
         let unknown: Vec<(u64, u64)> = replayed.targets.into_iter().filter(is_missing).collect();
@@ -124,7 +124,7 @@ impl PreparedRecording<'_> {
 
     /// Returns the input for replaying a run. `watched` contains the addresses of the blocks that it watched, and is `None` if it was
     /// single-stepped. `followed` is given once the run has ended.
-    fn replayed_code<'c>(&self, code: &'c TracedCode, watched: Option<&[u64]>, followed: Option<&Followed>) -> ReplayedCode<'c> {
+    fn replayed_code<'c>(&self, code: &'c TracedCode, watched: Option<&[u64]>, followed: Option<&FollowOutcome>) -> ReplayedCode<'c> {
         let is_unwatched = |piece: &u64| watched.is_some_and(|watched| watched.binary_search(piece).is_err());
         let unwatched = self.pieces.iter().copied().filter(is_unwatched).filter_map(|piece| code.block_at(piece)).collect();
         let interrupted = followed.map_or_else(Vec::new, |followed| followed.handled_signals.clone());
@@ -136,7 +136,7 @@ impl PreparedRecording<'_> {
 
     /// Cuts blocks that the execution may have left in the middle, because of a fault that ended the program or a signal handler that did
     /// not return. Returns true if any block was cut.
-    fn cut_at_early_exits(&mut self, followed: &Followed) -> bool {
+    fn cut_blocks_left_early(&mut self, followed: &FollowOutcome) -> bool {
         let is_killed = matches!(followed.ending, FollowEnding::Killed(_));
         let mut faults: BTreeSet<u64> = if is_killed { followed.stack.first().copied().into_iter().collect() } else { BTreeSet::new() };
         let mut places = BTreeSet::new();
@@ -145,7 +145,7 @@ impl PreparedRecording<'_> {
             places.extend(&followed.interruptions);
         }
         places.extend(faults.into_iter().filter_map(|fault| self.files.next_instruction(fault)));
-        let pieces = cut_blocks(&mut self.graphs, &places, &|at| self.files.next_instruction(at));
+        let pieces = cut_blocks_after_calls(&mut self.graphs, &places, &|at| self.files.next_instruction(at));
         let has_cut = !pieces.is_empty();
         self.pieces.extend(pieces);
         self.extra_cuts.extend(places);
@@ -155,7 +155,7 @@ impl PreparedRecording<'_> {
     /// Adds to the graphs what the executed instructions of a single-stepped run show: targets of jumps, calls and returns at which no
     /// block starts, and targets of uncertain jumps. Adds executed addresses that fit no block to `unplaced`. Returns true if the graphs
     /// have changed.
-    fn learn_from_steps(&mut self, steps: &PartialTrace, notes: &mut Vec<String>, unplaced: &mut BTreeSet<u64>) -> Result<bool> {
+    fn add_stepped_code_to_graphs(&mut self, steps: &PartialTrace, notes: &mut Vec<String>, unplaced: &mut BTreeSet<u64>) -> Result<bool> {
         let jumps = uncertain_jumps(&self.graphs);
         let known = GraphCodeIndex::new(&self.graphs);
         // A jump to a library function is followed by the instruction at the caller's return address, because the library is not traced.
@@ -167,9 +167,9 @@ impl PreparedRecording<'_> {
             let mut last: Option<u64> = None;
             for symbol in steps.stream(ThreadNumber(thread)) {
                 let symbol = symbol?;
-                let address = symbol & !(TRANSFER | RESUMED);
-                let leads = symbol & RESUMED == 0 && last.is_none_or(|last| last & TRANSFER != 0);
-                let from = last.map_or(address, |last| last & !(TRANSFER | RESUMED));
+                let address = symbol & !(TRANSFER_FLAG | RESUMED_FLAG);
+                let leads = symbol & RESUMED_FLAG == 0 && last.is_none_or(|last| last & TRANSFER_FLAG != 0);
+                let from = last.map_or(address, |last| last & !(TRANSFER_FLAG | RESUMED_FLAG));
                 last = Some(symbol);
                 if known.block_starts.contains(&address) {
                     let is_edge = |from: u64| returns.contains(&address) || has_edge(&self.graphs, (from, address));
@@ -201,7 +201,7 @@ impl PreparedRecording<'_> {
     }
 }
 
-fn check_site_count(sites: usize, collector: &dyn Collector) -> Result<()> {
+fn check_collector_site_limit(sites: usize, collector: &dyn Collector) -> Result<()> {
     let (name, most) = (collector.name(), collector.max_sites().unwrap_or(usize::MAX));
     ensure!(sites <= most, "collector `{name}` can watch only {most} of the {sites} blocks in one run. Pass `--collector ptrace`");
     Ok(())

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use trodden_binary::graph::ProgramGraph;
-use trodden_launch::Engine;
-use trodden_trace::{CollectorKind, OutputStream, RepeatRecipe};
+use trodden_launch::LaunchEngine;
+use trodden_trace::{CollectorKind, FixedRunConditions, OutputStream};
 
 /// Options of a recording.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub struct RecordOptions {
     /// How many runs there are, and how witnesses are distributed over them.
     pub plan: DistributionPlanOptions,
     /// Where the execution frequencies come from that determine the placement of witnesses.
-    pub weights: WeightsFrom,
+    pub weights: ExecutionWeightSource,
     /// Names of functions whose inside is not to be traced.
     pub opaque: Vec<String>,
     /// Maximum number of concurrent runs; `None` means one per core.
@@ -56,7 +56,7 @@ pub struct RunOptions {
     /// Shared libraries that are traced as well.
     pub libraries: Vec<String>,
     /// What is kept the same in all runs, such as results of system calls.
-    pub recipe: RepeatRecipe,
+    pub recipe: FixedRunConditions,
     /// Whether each run is pinned to a processor core of its own.
     pub is_pinned: bool,
     /// Size in bytes of the partial trace at which a run stops recording.
@@ -80,7 +80,7 @@ pub struct RecordingHost<'a> {
     /// Graphs of the files that were traced before, for [`RecordOptions::family`].
     pub graphs: GraphCache,
     /// Other machines that execute all runs but the first; `None` if all runs are executed on this machine.
-    pub machines: Option<OtherMachines>,
+    pub machines: Option<RemoteMachines>,
 }
 
 /// The recovered graphs of files, with the starts of the pieces into which blocks are cut, by the hash of the files.
@@ -112,9 +112,9 @@ impl GraphCache {
 
 /// Other machines with the same configuration as this one.
 #[derive(Clone, Debug)]
-pub struct OtherMachines {
+pub struct RemoteMachines {
     /// How commands are executed on these machines.
-    pub engine: Engine,
+    pub engine: LaunchEngine,
     /// The command that executes the runs of a machine. The recording's folder and the number of the machine are appended to it.
     pub worker: Vec<OsString>,
     /// The working folder, which all machines share.
@@ -125,7 +125,7 @@ pub struct OtherMachines {
 
 /// Where execution frequencies of blocks come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WeightsFrom {
+pub enum ExecutionWeightSource {
     /// Estimates from the graphs, and the compiler's frequencies if the program contains them.
     Static,
     /// A separate run, which counts executions of function entries and loop heads.
@@ -134,7 +134,7 @@ pub enum WeightsFrom {
     Trace(PathBuf),
 }
 
-impl From<&str> for WeightsFrom {
+impl From<&str> for ExecutionWeightSource {
     fn from(text: &str) -> Self {
         match text {
             "static" => Self::Static,

@@ -9,7 +9,7 @@ use trodden_trace::FollowEnding;
 ///
 /// # Errors
 /// The program has threads, reads or changes its own code, handles faults, or received signals whose timing would differ between runs.
-pub fn check_repeatable(first: &FirstRun) -> Result<()> {
+pub fn check_first_run_is_repeatable(first: &FirstRun) -> Result<()> {
     let followed = &first.outcome.followed;
     let one = "Pass `--runs 1`, which watches every block in one run";
     ensure!(
@@ -46,7 +46,7 @@ const FAULT_SIGNALS: [i32; 5] =
 ///
 /// # Errors
 /// A run diverged, or a fault ended it.
-pub fn check_repetition(results: &[RunResult], first: FollowEnding) -> Result<()> {
+pub fn check_runs_ended_alike(results: &[RunResult], first: FollowEnding) -> Result<()> {
     for (number, result) in (1..).zip(results) {
         let ending = result.outcome.followed.ending;
         if let FollowEnding::Killed(signal) = ending
@@ -67,7 +67,7 @@ pub fn check_repetition(results: &[RunResult], first: FollowEnding) -> Result<()
 }
 
 /// Describes the runs that ended before the first run did.
-pub fn truncated_runs(results: &[RunResult], first: FollowEnding) -> Vec<String> {
+pub fn describe_truncated_runs(results: &[RunResult], first: FollowEnding) -> Vec<String> {
     let ending = |r: &RunResult| match r.outcome.followed.ending {
         FollowEnding::Killed(signal) if first != FollowEnding::Killed(signal) => Some(format!("signal {signal}")),
         FollowEnding::Detached if first != FollowEnding::Detached => Some("a limit".to_owned()),

@@ -8,8 +8,8 @@
 use super::children::ParkedSlot;
 use super::options::{RecordingHost, RunOptions};
 use crate::libraries::find_libraries;
-use crate::live::{LiveHits, live_sink};
-use crate::model::Unwinding;
+use crate::live::{LiveHits, create_live_sink};
+use crate::model::UnwindingSites;
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
@@ -26,12 +26,12 @@ use std::time::{Duration, Instant};
 use trodden_profile::private;
 use trodden_trace::command::{self, ActiveRun, RunKind};
 use trodden_trace::{
-    CollectError, Collector, CollectorKind, Executable, FollowEnding, FreshFolder, Library, NOWHERE, OutputStream, ParkedProcess,
-    ParkedReceiver, PartialWriter, ProgramStart, PtraceBreakpoints, RepeatRecipe, RunLog, RunOutcome, RunTarget, Sink, SinkFlow,
-    ThreadNumber, TraceRun, cores, drain, wait_child,
+    CollectError, Collector, CollectorKind, Executable, FixedRunConditions, FollowEnding, FreshFolder, Library, NO_ADDRESS, OutputStream,
+    ParkedProcess, ParkedReceiver, PartialTraceWriter, ProgramStart, PtraceBreakpoints, RunLog, RunOutcome, RunTarget, Sink, SinkFlow,
+    ThreadNumber, TraceRun, cores, drain, wait_for_child,
 };
 
-enum RunInput {
+enum RunStandardInput {
     /// The standard input of this command. It is used for a single run, which also inherits the standard output.
     Inherited,
     /// A file, which each run reads from the same offset.
@@ -60,7 +60,7 @@ pub struct RepeatedProgram<'a> {
     pub guarded: HashSet<u64>,
     /// Start addresses of the blocks that a single run does not watch.
     pub unwatched: HashSet<u64>,
-    input: RunInput,
+    input: RunStandardInput,
     folder: PathBuf,
     /// The program's environment variables; `None` if they are those of this process.
     environment: Option<Vec<(OsString, OsString)>>,
@@ -112,7 +112,7 @@ struct ObservationSink<'a> {
     /// For each thread that has just reached a jump, the address of the jump. The next value that the thread records is the target.
     last: HashMap<ThreadNumber, u64>,
     seen: BTreeSet<(u64, u64)>,
-    unwinding: &'a Unwinding,
+    unwinding: &'a UnwindingSites,
     /// For each thread, the last address that it reached among those in `unwinding`.
     previous: HashMap<ThreadNumber, u64>,
     throws: BTreeSet<u64>,
@@ -142,7 +142,7 @@ impl ObservationSink<'_> {
 impl Sink for ObservationSink<'_> {
     fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<SinkFlow> {
         if let Some(jump) = self.last.remove(&thread) {
-            if what != NOWHERE {
+            if what != NO_ADDRESS {
                 self.seen.insert((jump, what));
             }
             return Ok(SinkFlow::Continue);
@@ -158,12 +158,12 @@ impl Sink for ObservationSink<'_> {
 }
 
 /// A sink that counts hits (recorded executions), and stores them if it has a writer.
-struct StoredHits {
-    writer: Option<PartialWriter>,
+struct StoredHitSink {
+    writer: Option<PartialTraceWriter>,
     count: u64,
 }
 
-impl Sink for StoredHits {
+impl Sink for StoredHitSink {
     fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<SinkFlow> {
         self.count += 1;
         self.writer.as_mut().map_or(Ok(SinkFlow::Continue), |writer| writer.record(thread, what))
@@ -191,7 +191,7 @@ impl<'a> RepeatedProgram<'a> {
     /// # Errors
     /// The program does not exist or cannot be traced, or the input cannot be read.
     pub fn new(options: &'a RunOptions, host: &'a RecordingHost, is_single: bool, folder: PathBuf) -> Result<Self> {
-        let input = if is_single { RunInput::Inherited } else { shared_input(&host.temporary)? };
+        let input = if is_single { RunStandardInput::Inherited } else { shared_input(&host.temporary)? };
         let fresh = host.fresh_folder.as_ref().map(|fresh| FreshFolder::save(fresh.clone(), host.temporary.clone())).transpose()?;
         let subject = Self::from_parts(options, host.forward_output, find_program(options, host)?, input)?;
         // The variables are passed explicitly, as they are on other machines. If they were inherited here, their order could differ, which
@@ -204,7 +204,7 @@ impl<'a> RepeatedProgram<'a> {
         options: &'a RunOptions,
         forward_output: &'a (dyn Fn(OutputStream, &[u8]) + Sync),
         program: PathBuf,
-        input: RunInput,
+        input: RunStandardInput,
     ) -> Result<Self> {
         let executable = Executable::read(&program)?;
         let has_others = matches!(options.collector, Some(CollectorKind::Hardware | CollectorKind::Uprobes));
@@ -242,10 +242,11 @@ impl<'a> RepeatedProgram<'a> {
         input: Option<&Path>,
     ) -> Result<Self> {
         let input = match input {
-            Some(path) => {
-                RunInput::File { file: File::open(path).context("cannot open the standard input that is stored for the runs")?, at: 0 }
-            }
-            None => RunInput::Null,
+            Some(path) => RunStandardInput::File {
+                file: File::open(path).context("cannot open the standard input that is stored for the runs")?,
+                at: 0,
+            },
+            None => RunStandardInput::Null,
         };
         // The output of runs on other machines is dropped.
         let subject = Self::from_parts(options, &|_, _| {}, program, input)?;
@@ -254,37 +255,43 @@ impl<'a> RepeatedProgram<'a> {
 
     /// Executes one run on this machine, for a recording that another machine controls.
     pub fn perform_worker_run(&self, collector: &dyn Collector, sites: &[u64], first: &Arc<RunLog>, partial: &Path) -> Result<RunResult> {
-        self.run_to_file(collector, (sites, &[]), Some(first.clone()), partial, RunSettings::hidden(self.pinned_core(0)))
+        self.perform_run_to_file(collector, (sites, &[]), Some(first.clone()), partial, RunSettings::hidden(self.core_for_worker(0)))
     }
 
     /// Returns true if runs hide the vDSO from the program, so that they can repeat the results of clock functions.
     pub fn hides_vdso(&self) -> bool {
-        self.repeat_recipe(None).time
+        self.fixed_run_conditions(None).time
     }
 
     /// Returns which aspects of a run are made repeatable: none if the run inherits its standard input, because it is then the only run.
-    fn repeat_recipe(&self, core: Option<usize>) -> RepeatRecipe {
+    fn fixed_run_conditions(&self, core: Option<usize>) -> FixedRunConditions {
         match self.input {
-            RunInput::Inherited => RepeatRecipe::NONE,
-            RunInput::File { .. } | RunInput::Null => RepeatRecipe { core, ..self.options.recipe },
+            RunStandardInput::Inherited => FixedRunConditions::NONE,
+            RunStandardInput::File { .. } | RunStandardInput::Null => FixedRunConditions { core, ..self.options.recipe },
         }
     }
 
     /// Returns the folder to which partial traces are written.
-    pub fn folder_of_partials(&self) -> &Path {
+    pub fn partial_trace_folder(&self) -> &Path {
         &self.folder
     }
 
     /// Copies the input of the runs to the file `to`. Returns `None` if they have no input.
     pub fn copy_input(&self, to: &Path) -> Result<Option<PathBuf>> {
-        let RunInput::File { file, at } = &self.input else { return Ok(None) };
-        io::copy(&mut reopen_at(file, *at)?, &mut private::create_file(to)?).context("cannot copy standard input")?;
+        let RunStandardInput::File { file, at } = &self.input else { return Ok(None) };
+        io::copy(&mut reopen_file_at(file, *at)?, &mut private::create_file(to)?).context("cannot copy standard input")?;
         Ok(Some(to.to_owned()))
     }
 
     /// Performs a first run. It records the targets of the given indirect jumps, and where unwinding starts and execution resumes. If
     /// `shows` is true, the program's output is passed on to the user.
-    pub fn perform_first_run(&self, jumps: &[u64], unwinding: &Unwinding, first: Option<Arc<RunLog>>, shows: bool) -> Result<FirstRun> {
+    pub fn perform_first_run(
+        &self,
+        jumps: &[u64],
+        unwinding: &UnwindingSites,
+        first: Option<Arc<RunLog>>,
+        shows: bool,
+    ) -> Result<FirstRun> {
         let others = unwinding.sites().into_iter().filter(|other| jumps.binary_search(other).is_err());
         let sites: Vec<u64> = jumps.iter().copied().chain(others).collect();
         let (throws, landed) = (BTreeSet::new(), BTreeSet::new());
@@ -292,7 +299,7 @@ impl<'a> RepeatedProgram<'a> {
         let mut targets =
             ObservationSink { sites: &sites, jumps, last, seen: BTreeSet::new(), unwinding, previous, throws, landed, entered };
         let watched = WatchedSites { sites: &sites, jumps, first };
-        let place = RunSettings { core: self.pinned_core(0), shows, role: RunKind::Repetition };
+        let place = RunSettings { core: self.core_for_worker(0), shows, role: RunKind::Repetition };
         let outcome = self.perform_run(&PtraceBreakpoints, watched, &mut targets, place)?;
         let ObservationSink { seen, throws, landed, entered, .. } = targets;
         let entered_once = entered.into_iter().filter(|(_, times)| *times == 1).map(|(entry, _)| entry).collect();
@@ -303,7 +310,7 @@ impl<'a> RepeatedProgram<'a> {
     pub fn perform_counting_run(&self, collector: &dyn Collector, sites: &[u64], first: Option<Arc<RunLog>>) -> Result<Vec<u64>> {
         let mut counts = CountSink(vec![0; sites.len()]);
         let watched = WatchedSites { sites, jumps: &[], first };
-        self.perform_run(collector, watched, &mut counts, RunSettings::hidden(self.pinned_core(0)))?;
+        self.perform_run(collector, watched, &mut counts, RunSettings::hidden(self.core_for_worker(0)))?;
         Ok(counts.0)
     }
 
@@ -329,8 +336,8 @@ impl<'a> RepeatedProgram<'a> {
                 for &number in queue {
                     let sites = &profiles[number];
                     let partial = self.folder.join(format!("run-{}.partial", number + 1));
-                    let place = RunSettings::hidden(self.pinned_core(worker));
-                    let result = self.run_to_file(collector, (sites, &[]), Some(first.clone()), &partial, place);
+                    let place = RunSettings::hidden(self.core_for_worker(worker));
+                    let result = self.perform_run_to_file(collector, (sites, &[]), Some(first.clone()), &partial, place);
                     results.lock().expect("no run panics").push((number, result));
                 }
             }
@@ -343,7 +350,7 @@ impl<'a> RepeatedProgram<'a> {
 
     /// Performs a single run that watches all sites and records the targets of `jumps`.
     pub fn perform_single_run(&self, collector: &dyn Collector, sites: &[u64], jumps: &[u64], shows: bool) -> Result<RunResult> {
-        self.run_to_file(collector, (sites, jumps), None, &self.single_run_partial_path(), self.single_run_settings(shows))
+        self.perform_run_to_file(collector, (sites, jumps), None, &self.single_run_partial_path(), self.single_run_settings(shows))
     }
 
     /// Like [`Self::perform_single_run`], but passes hits to `replay` during the run. They are stored as well if `keeps_hits` is true or
@@ -357,8 +364,8 @@ impl<'a> RepeatedProgram<'a> {
     ) -> Result<(RunResult, T)> {
         let (partial, max_size) = (self.single_run_partial_path(), self.options.max_size);
         let stores = keeps_hits || max_size.is_some();
-        let writer = if stores { Some(PartialWriter::create(&partial, max_size)?) } else { None };
-        let (mut sink, hits) = live_sink(StoredHits { writer, count: 0 });
+        let writer = if stores { Some(PartialTraceWriter::create(&partial, max_size)?) } else { None };
+        let (mut sink, hits) = create_live_sink(StoredHitSink { writer, count: 0 });
         std::thread::scope(|scope| {
             let replaying = scope.spawn(|| replay(hits));
             let begun = Instant::now();
@@ -371,7 +378,7 @@ impl<'a> RepeatedProgram<'a> {
                 // An error of the replay ends the run with a write error, so the replay's error is the one to report.
                 (_, _, Err(error)) | (Err(error), _, Ok(_)) => Err(error),
                 (Ok(_), Err(error), Ok(_)) => Err(error.into()),
-                (Ok(outcome), Ok(StoredHits { writer, count: hits }), Ok(replayed)) => {
+                (Ok(outcome), Ok(StoredHitSink { writer, count: hits }), Ok(replayed)) => {
                     writer.map_or(Ok(()), |writer| writer.finish(&outcome.followed))?;
                     Ok((RunResult { outcome, partial, hits, time }, replayed))
                 }
@@ -386,19 +393,19 @@ impl<'a> RepeatedProgram<'a> {
     fn single_run_settings(&self, shows: bool) -> RunSettings {
         let role = match (self.options.process, &self.input) {
             (Some(_), _) => RunKind::Process,
-            (None, RunInput::Inherited) => RunKind::Program,
+            (None, RunStandardInput::Inherited) => RunKind::Program,
             (None, _) => RunKind::Repetition,
         };
-        RunSettings { core: self.pinned_core(0), shows, role }
+        RunSettings { core: self.core_for_worker(0), shows, role }
     }
 
-    fn pinned_core(&self, worker: usize) -> Option<usize> {
+    fn core_for_worker(&self, worker: usize) -> Option<usize> {
         let cores = cores();
         let pinned = self.options.is_pinned && !cores.is_empty();
         pinned.then(|| cores[worker % cores.len()])
     }
 
-    fn run_to_file(
+    fn perform_run_to_file(
         &self,
         collector: &dyn Collector,
         (sites, jumps): (&[u64], &[u64]),
@@ -406,7 +413,7 @@ impl<'a> RepeatedProgram<'a> {
         partial: &Path,
         place: RunSettings,
     ) -> Result<RunResult> {
-        let mut writer = PartialWriter::create(partial, self.options.max_size)?;
+        let mut writer = PartialTraceWriter::create(partial, self.options.max_size)?;
         let begun = Instant::now();
         let outcome = self.perform_run(collector, WatchedSites { sites, jumps, first }, &mut writer, place)?;
         let time = begun.elapsed();
@@ -435,12 +442,12 @@ impl<'a> RepeatedProgram<'a> {
             (None, None) => {
                 let (mut program, outputs) = self.prepare_program()?;
                 if let Some(folder) = self.fresh.as_ref().filter(|_| !shows) {
-                    _copy = folder.provide_copy(&mut program)?;
+                    _copy = folder.provide_folder_copy(&mut program)?;
                 }
                 (RunTarget::Start(Box::new(program)), outputs)
             }
         };
-        let recipe = self.repeat_recipe(core);
+        let recipe = self.fixed_run_conditions(core);
         let WatchedSites { sites, jumps, first } = watched;
         let (stop, limit) = (command::stop(), self.options.limit);
         let (executable, blocks, guarded, unwatched) = (&self.executable, self.blocks.as_slice(), &self.guarded, &self.unwatched);
@@ -484,7 +491,7 @@ impl<'a> RepeatedProgram<'a> {
             }
             // The collector runs in a thread of its own, because pinning and ptrace apply to a thread.
             let collected = scope.spawn(|| collector.collect(run, sink)).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            active.mark_restored();
+            active.mark_process_restored();
             let ended = self.wait_after_detach(collected, &active);
             drop(is_over);
             ended
@@ -499,7 +506,7 @@ impl<'a> RepeatedProgram<'a> {
             Ok(outcome) => outcome,
             Err(error) => {
                 // The program's exit status is ignored, because the error is more important.
-                program().into_iter().for_each(|process| _ = wait_child(process as i32));
+                program().into_iter().for_each(|process| _ = wait_for_child(process as i32));
                 return Err(error.into());
             }
         };
@@ -511,7 +518,7 @@ impl<'a> RepeatedProgram<'a> {
             && followed.status.is_none()
             && let Some(process) = program()
         {
-            followed.status = Some(wait_child(process as i32).context("cannot wait for the traced program")?);
+            followed.status = Some(wait_for_child(process as i32).context("cannot wait for the traced program")?);
         }
         Ok(outcome)
     }
@@ -526,9 +533,9 @@ impl<'a> RepeatedProgram<'a> {
         program.arguments[0].clone_from(&words[0]);
         program.environment.clone_from(&self.environment);
         let input: OwnedFd = match &self.input {
-            RunInput::Inherited => return Ok((program, Vec::new())),
-            RunInput::File { file, at } => reopen_at(file, *at)?.into(),
-            RunInput::Null => File::open("/dev/null")?.into(),
+            RunStandardInput::Inherited => return Ok((program, Vec::new())),
+            RunStandardInput::File { file, at } => reopen_file_at(file, *at)?.into(),
+            RunStandardInput::Null => File::open("/dev/null")?.into(),
         };
         let (out_reader, out) = io::pipe()?;
         let (error_reader, error) = io::pipe()?;
@@ -565,29 +572,32 @@ fn find_program(options: &RunOptions, host: &RecordingHost) -> Result<PathBuf> {
 }
 
 /// Returns the standard input in a form that several runs can read. If it is not a file, it is read to its end and saved.
-fn shared_input(temporary: &Path) -> Result<RunInput> {
+fn shared_input(temporary: &Path) -> Result<RunStandardInput> {
     let own = io::stdin();
     let descriptor = own.as_raw_fd();
-    let Ok(kind) = std::fs::metadata(format!("/proc/self/fd/{descriptor}")).map(|m| m.file_type()) else { return Ok(RunInput::Null) };
+    let Ok(kind) = std::fs::metadata(format!("/proc/self/fd/{descriptor}")).map(|m| m.file_type()) else {
+        return Ok(RunStandardInput::Null);
+    };
     if kind.is_file() {
         // Earlier commands may have read the beginning of the file, so runs start at the current offset.
         use std::io::Seek;
-        let at = File::from(own.as_fd().try_clone_to_owned()?).stream_position().unwrap_or(0);
-        return Ok(RunInput::File { file: reopen(descriptor)?, at });
+        let at = File::from(own.as_fd().try_clone_to_owned()?).position_in_path_stream().unwrap_or(0);
+        return Ok(RunStandardInput::File { file: reopen(descriptor)?, at });
     }
     let is_null =
         kind.is_char_device() && std::fs::read_link(format!("/proc/self/fd/{descriptor}")).is_ok_and(|p| p == Path::new("/dev/null"));
     if is_null {
-        return Ok(RunInput::Null);
+        return Ok(RunStandardInput::Null);
     }
     if own.is_terminal() {
         log::info!("all runs get the same input: type it now, and end it with Ctrl-D");
     }
-    let file = trodden_trace::block_file::spool(&mut own.lock(), temporary).context("cannot store standard input for the runs")?;
-    Ok(RunInput::File { file, at: 0 })
+    let file =
+        trodden_trace::block_file::copy_to_unnamed_file(&mut own.lock(), temporary).context("cannot store standard input for the runs")?;
+    Ok(RunStandardInput::File { file, at: 0 })
 }
 
-fn reopen_at(file: &File, at: u64) -> Result<File> {
+fn reopen_file_at(file: &File, at: u64) -> Result<File> {
     use std::io::Seek;
     let mut file = reopen(file.as_raw_fd())?;
     file.seek(io::SeekFrom::Start(at))?;

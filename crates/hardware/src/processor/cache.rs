@@ -22,7 +22,7 @@ impl CacheModel {
     }
 
     /// Accesses the block that contains an address. Returns true on a hit; a missing block is loaded.
-    fn access(&mut self, address: u64) -> bool {
+    fn access_block(&mut self, address: u64) -> bool {
         let block = address >> self.shift;
         let first = (block & (self.sets - 1)) as usize * self.ways;
         let set = &mut self.blocks[first..first + self.ways];
@@ -46,7 +46,7 @@ pub(super) struct CacheAccess {
 impl CacheAccess {
     /// Adds the misses to `events` and, for the analytical power model, the cost of all levels. `first_level` is the cost of the access to
     /// the first level.
-    pub fn count_events(&self, events: &mut EventCounts, first_level: u32) {
+    pub fn add_misses_to_events(&self, events: &mut EventCounts, first_level: u32) {
         add_count(events, ProcessorEvent::L1Misses, self.l1_misses);
         add_count(events, ProcessorEvent::L2Misses, self.l2_misses);
         add_count(events, ProcessorEvent::AnalyticalPower, first_level + self.cost);
@@ -75,20 +75,20 @@ impl CacheHierarchy {
 
     pub fn fetch(&mut self, address: u64) -> CacheAccess {
         let (cycles, is_l1_hit) = (self.instruction.latency, self.instruction.access(address));
-        self.access_beyond_l1(address, cycles, is_l1_hit)
+        self.access_cache_beyond_l1(address, cycles, is_l1_hit)
     }
 
     pub fn access_data(&mut self, address: u64) -> CacheAccess {
         let (cycles, is_l1_hit) = (self.data.latency, self.data.access(address));
-        self.access_beyond_l1(address, cycles, is_l1_hit)
+        self.access_cache_beyond_l1(address, cycles, is_l1_hit)
     }
 
-    fn access_beyond_l1(&mut self, address: u64, mut cycles: u64, is_l1_hit: bool) -> CacheAccess {
+    fn access_cache_beyond_l1(&mut self, address: u64, mut cycles: u64, is_l1_hit: bool) -> CacheAccess {
         if is_l1_hit {
             return CacheAccess { cycles, ..CacheAccess::default() };
         }
         cycles += self.l2.latency;
-        if self.l2.access(address) {
+        if self.l2.access_block(address) {
             return CacheAccess { cycles, l1_misses: 1, l2_misses: 0, cost: self.power.l2 };
         }
         CacheAccess { cycles: cycles + self.memory_cycles, l1_misses: 1, l2_misses: 1, cost: self.power.l2 + self.power.memory }
@@ -103,7 +103,7 @@ mod tests {
     fn least_recently_used_block_is_evicted() {
         let mut cache = CacheModel::new(&CacheParameters { size: 128, associativity: 2, block: 32, latency: 1 });
         // Blocks 0, 2 and 4 map to the same set.
-        let hits: Vec<bool> = [0, 64, 0, 128, 0, 64].iter().map(|a| cache.access(*a)).collect();
+        let hits: Vec<bool> = [0, 64, 0, 128, 0, 64].iter().map(|a| cache.access_block(*a)).collect();
         assert_eq!(hits, [false, false, true, false, true, false]);
     }
 

@@ -15,7 +15,7 @@ use crate::stream::RetiredBranch;
 use std::collections::VecDeque;
 
 /// Number of cycles for which slot usage is recorded. Slots of later cycles count as free.
-const HORIZON_CYCLES: usize = 1 << 12;
+const SLOT_HORIZON_CYCLES: usize = 1 << 12;
 /// Number of recent stores that loads may wait for.
 const MAX_RECENT_STORES: usize = 1 << 10;
 
@@ -80,16 +80,16 @@ struct CycleSlots {
 
 impl CycleSlots {
     fn new(limit: usize) -> CycleSlots {
-        CycleSlots { used: vec![(u64::MAX, 0); HORIZON_CYCLES], limit: limit.min(usize::from(u16::MAX)) as u16 }
+        CycleSlots { used: vec![(u64::MAX, 0); SLOT_HORIZON_CYCLES], limit: limit.min(usize::from(u16::MAX)) as u16 }
     }
 
     fn is_free(&self, cycle: u64) -> bool {
-        let (of, used) = self.used[cycle as usize % HORIZON_CYCLES];
+        let (of, used) = self.used[cycle as usize % SLOT_HORIZON_CYCLES];
         of != cycle || used < self.limit
     }
 
     fn reserve(&mut self, cycle: u64) {
-        let slot = &mut self.used[cycle as usize % HORIZON_CYCLES];
+        let slot = &mut self.used[cycle as usize % SLOT_HORIZON_CYCLES];
         *slot = if slot.0 == cycle { (cycle, slot.1 + 1) } else { (cycle, 1) };
     }
 }
@@ -135,7 +135,7 @@ impl FastModel {
 
     /// Makes the next branch prediction have this outcome, taken from a run of the same instructions on a processor without a branch queue.
     /// Any difference in timing between the two runs is then due to the profiler.
-    pub fn freeze_next(&mut self, outcome: PredictionOutcome) {
+    pub fn freeze_next_prediction(&mut self, outcome: PredictionOutcome) {
         self.frozen = Some(outcome);
     }
 
@@ -154,14 +154,14 @@ impl FastModel {
     ) {
         let mut events = EventCounts::default();
         add_count(&mut events, ProcessorEvent::Instructions, 1);
-        let fetched = self.fetch(instruction, &mut events);
-        let prediction = branch.map(|b| self.predict(b, fetched));
-        let dispatched = self.dispatch(instruction, fetched);
-        let completed = self.execute(instruction, dispatched, &mut events);
+        let fetched = self.fetch_instruction(instruction, &mut events);
+        let prediction = branch.map(|b| self.predict_branch(b, fetched));
+        let dispatched = self.dispatch_instruction(instruction, fetched);
+        let completed = self.execute_instruction(instruction, dispatched, &mut events);
         if let (Some(branch), Some(prediction)) = (branch, &prediction) {
-            self.redirect_fetch(branch, prediction.outcome, dispatched, completed, &mut events);
+            self.delay_fetch_after_branch(branch, prediction.outcome, dispatched, completed, &mut events);
         }
-        let committed = self.commit(completed, branch.is_some(), &mut events);
+        let committed = self.commit_instruction(completed, branch.is_some(), &mut events);
         self.in_reorder_buffer.push_back(committed);
         if instruction.load.is_some() || instruction.store.is_some() {
             self.in_load_store_queue.push_back(committed);
@@ -175,7 +175,7 @@ impl FastModel {
         }
     }
 
-    fn fetch(&mut self, instruction: &Instruction, events: &mut EventCounts) -> u64 {
+    fn fetch_instruction(&mut self, instruction: &Instruction, events: &mut EventCounts) -> u64 {
         let mut earliest = self.redirect;
         if self.in_fetch_queue.len() == self.parameters.fetch_queue {
             earliest = earliest.max(self.in_fetch_queue.pop_front().unwrap_or(0));
@@ -184,7 +184,7 @@ impl FastModel {
         if block != self.fetched_block {
             self.fetched_block = block;
             let access = self.caches.fetch(instruction.address.0);
-            access.count_events(events, self.parameters.power.instruction_cache);
+            access.add_misses_to_events(events, self.parameters.power.instruction_cache);
             if access.l1_misses > 0 {
                 // The miss is detected in the cycle in which the instruction would have been fetched.
                 earliest = self.fetch.next_free_cycle(earliest, self.parameters.width) + access.cycles;
@@ -193,7 +193,7 @@ impl FastModel {
         self.fetch.reserve(earliest, self.parameters.width)
     }
 
-    fn predict(&mut self, branch: &RetiredBranch, fetched: u64) -> Prediction {
+    fn predict_branch(&mut self, branch: &RetiredBranch, fetched: u64) -> Prediction {
         while self.updates.front().is_some_and(|(committed, ..)| *committed < fetched) {
             if let Some((_, committed, made)) = self.updates.pop_front() {
                 self.predictor.update(&committed, &made);
@@ -205,7 +205,7 @@ impl FastModel {
         prediction
     }
 
-    fn dispatch(&mut self, instruction: &Instruction, fetched: u64) -> u64 {
+    fn dispatch_instruction(&mut self, instruction: &Instruction, fetched: u64) -> u64 {
         let mut earliest = fetched + 1;
         if self.in_reorder_buffer.len() == self.parameters.reorder_buffer {
             earliest = earliest.max(self.in_reorder_buffer.pop_front().unwrap_or(0));
@@ -220,7 +220,7 @@ impl FastModel {
     }
 
     /// Issues and executes an instruction. Returns the cycle in which its result is available.
-    fn execute(&mut self, instruction: &Instruction, dispatched: u64, events: &mut EventCounts) -> u64 {
+    fn execute_instruction(&mut self, instruction: &Instruction, dispatched: u64, events: &mut EventCounts) -> u64 {
         let mut earliest = dispatched + 1;
         for source in instruction.sources.iter().filter(|s| **s != NO_REGISTER) {
             earliest = earliest.max(self.ready[usize::from(*source)]);
@@ -232,11 +232,11 @@ impl FastModel {
             }
         }
         let is_memory = instruction.load.is_some() || instruction.store.is_some();
-        let issued = self.issue(instruction.class, is_memory, earliest);
+        let issued = self.issue_instruction(instruction.class, is_memory, earliest);
         let mut completed = issued + latency_cycles(&self.parameters, instruction.class);
         for address in [instruction.load, instruction.store].into_iter().flatten() {
             let access = self.caches.access_data(address.0);
-            access.count_events(events, self.parameters.power.data_cache);
+            access.add_misses_to_events(events, self.parameters.power.data_cache);
             if instruction.load == Some(address) {
                 completed = completed.max(issued + access.cycles);
             }
@@ -250,7 +250,7 @@ impl FastModel {
         completed
     }
 
-    fn issue(&mut self, class: InstructionClass, is_memory: bool, earliest: u64) -> u64 {
+    fn issue_instruction(&mut self, class: InstructionClass, is_memory: bool, earliest: u64) -> u64 {
         let unit = unit_index(class, is_memory);
         let divider = match class {
             InstructionClass::Divide => Some(0),
@@ -271,7 +271,7 @@ impl FastModel {
     }
 
     /// Delays the next fetch as the branch and its prediction require, and counts a misprediction.
-    fn redirect_fetch(
+    fn delay_fetch_after_branch(
         &mut self,
         branch: &RetiredBranch,
         outcome: PredictionOutcome,
@@ -293,12 +293,12 @@ impl FastModel {
         }
     }
 
-    fn commit(&mut self, completed: u64, is_branch: bool, events: &mut EventCounts) -> u64 {
+    fn commit_instruction(&mut self, completed: u64, is_branch: bool, events: &mut EventCounts) -> u64 {
         let before = self.commit.cycle;
         let mut next = self.commit;
         let mut committed = next.reserve(completed + 1, self.parameters.width);
         if is_branch {
-            let room = self.queue.room_at(committed);
+            let room = self.queue.first_cycle_with_room(committed);
             if room > committed {
                 self.totals.queue_stalls += room - committed;
                 next = self.commit;

@@ -92,7 +92,7 @@ impl Default for PowerCosts {
 }
 
 /// Maximum number of entries in a buffer or table, of blocks in a cache, and of functional units of a kind.
-const MAX_ENTRIES: usize = 1 << 24;
+const MAX_STRUCTURE_ENTRIES: usize = 1 << 24;
 
 /// Parameters of the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -185,12 +185,12 @@ impl ProcessorParameters {
     /// Returns the memory that a processor model with these parameters uses, in bytes.
     pub fn memory(&self) -> u64 {
         // Size in bytes of those buffers that have the same size for all parameters.
-        const FIXED_BYTES: u64 = 1 << 19;
+        const FIXED_BUFFER_BYTES: u64 = 1 << 19;
         let blocks = |cache: &CacheParameters| 8 * cache.size / cache.block.max(1);
         let predictor = &self.predictor;
         let tables = predictor.gshare_entries + predictor.bimodal_entries + predictor.meta_entries + 16 * predictor.target_entries;
         let buffers = 128 * (self.reorder_buffer + self.load_store_queue + self.fetch_queue);
-        FIXED_BYTES + blocks(&self.l1_instruction) + blocks(&self.l1_data) + blocks(&self.l2) + (tables + buffers) as u64
+        FIXED_BUFFER_BYTES + blocks(&self.l1_instruction) + blocks(&self.l1_data) + blocks(&self.l2) + (tables + buffers) as u64
     }
 
     /// Checks that all parameters are in range.
@@ -212,7 +212,7 @@ impl ProcessorParameters {
         }
         for (name, cache) in [("l1-instruction", self.l1_instruction), ("l1-data", self.l1_data), ("l2", self.l2)] {
             let blocks = cache.size.checked_div(cache.block).unwrap_or(0);
-            if blocks > MAX_ENTRIES as u64 {
+            if blocks > MAX_STRUCTURE_ENTRIES as u64 {
                 return Err(HardwareError::parameter(name, cache.size, "at most 2^24 blocks"));
             }
             let sets = blocks.checked_div(cache.associativity as u64).unwrap_or(0);
@@ -225,14 +225,14 @@ impl ProcessorParameters {
             }
         }
         let sized = positive.into_iter().chain([("branch-queue", self.branch_queue)]);
-        if let Some((name, value)) = sized.into_iter().find(|(_, value)| *value > MAX_ENTRIES) {
+        if let Some((name, value)) = sized.into_iter().find(|(_, value)| *value > MAX_STRUCTURE_ENTRIES) {
             return Err(HardwareError::parameter(name, value, "at most 2^24"));
         }
         let predictor = &self.predictor;
         let sets = predictor.target_entries.checked_div(predictor.target_associativity).unwrap_or(0);
         let tables = [predictor.gshare_entries, predictor.bimodal_entries, predictor.meta_entries, sets];
         let largest = [predictor.gshare_entries, predictor.bimodal_entries, predictor.meta_entries, predictor.target_entries];
-        if let Some(size) = largest.into_iter().find(|size| *size > MAX_ENTRIES) {
+        if let Some(size) = largest.into_iter().find(|size| *size > MAX_STRUCTURE_ENTRIES) {
             return Err(HardwareError::parameter("predictor", size, "at most 2^24 entries per table"));
         }
         if let Some(size) = tables.into_iter().find(|size| !size.is_power_of_two()) {

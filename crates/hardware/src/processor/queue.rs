@@ -18,7 +18,7 @@ impl BranchQueue {
     }
 
     /// Returns the first cycle, from `now` on, in which the queue has room.
-    pub fn room_at(&mut self, now: u64) -> u64 {
+    pub fn first_cycle_with_room(&mut self, now: u64) -> u64 {
         while self.served.front().is_some_and(|s| *s <= now) {
             self.served.pop_front();
         }
@@ -43,12 +43,12 @@ mod tests {
         let mut queue = BranchQueue::new(2);
         queue.enqueue(10, 3);
         queue.enqueue(10, 3);
-        assert_eq!((queue.room_at(10), queue.room_at(13)), (13, 13));
+        assert_eq!((queue.first_cycle_with_room(10), queue.first_cycle_with_room(13)), (13, 13));
         queue.enqueue(13, 3);
-        assert_eq!(queue.room_at(14), 16);
-        assert_eq!(queue.room_at(30), 30);
+        assert_eq!(queue.first_cycle_with_room(14), 16);
+        assert_eq!(queue.first_cycle_with_room(30), 30);
         let mut none = BranchQueue::new(0);
         none.enqueue(0, 100);
-        assert_eq!(none.room_at(1), 1);
+        assert_eq!(none.first_cycle_with_room(1), 1);
     }
 }

@@ -19,7 +19,7 @@ const MIN_WAITING_INSTRUCTIONS: usize = 64;
 
 /// An instruction between fetch and commit.
 #[derive(Clone, Debug)]
-struct InFlight {
+struct InFlightInstruction {
     instruction: Instruction,
     branch: Option<RetiredBranch>,
     prediction: Option<Prediction>,
@@ -32,7 +32,7 @@ struct InFlight {
     completed: Option<u64>,
 }
 
-impl InFlight {
+impl InFlightInstruction {
     fn outcome(&self) -> Option<PredictionOutcome> {
         self.prediction.map(|p| p.outcome)
     }
@@ -51,8 +51,8 @@ pub struct ReferenceModel {
     queue: BranchQueue,
     cycle: u64,
     waiting: VecDeque<(Instruction, Option<RetiredBranch>)>,
-    fetch_queue: VecDeque<InFlight>,
-    reorder_buffer: VecDeque<InFlight>,
+    fetch_queue: VecDeque<InFlightInstruction>,
+    reorder_buffer: VecDeque<InFlightInstruction>,
     /// Number of the instruction at the head of the reorder buffer.
     head_number: u64,
     memory_operations: usize,
@@ -129,20 +129,20 @@ impl ReferenceModel {
     }
 
     fn simulate_cycle(&mut self, profile: &mut impl FnMut(&RetiredBranch, &EventCounts) -> u32) {
-        self.commit(profile);
-        self.issue();
-        self.dispatch();
-        self.fetch();
+        self.commit_instructions(profile);
+        self.issue_ready_instructions();
+        self.dispatch_instructions();
+        self.fetch_instructions();
         self.cycle += 1;
     }
 
-    fn commit(&mut self, profile: &mut impl FnMut(&RetiredBranch, &EventCounts) -> u32) {
+    fn commit_instructions(&mut self, profile: &mut impl FnMut(&RetiredBranch, &EventCounts) -> u32) {
         for _ in 0..self.parameters.width {
             let Some(head) = self.reorder_buffer.front() else { return };
             if head.completed.is_none_or(|completed| completed >= self.cycle) {
                 return;
             }
-            if head.branch.is_some() && self.queue.room_at(self.cycle) > self.cycle {
+            if head.branch.is_some() && self.queue.first_cycle_with_room(self.cycle) > self.cycle {
                 self.totals.queue_stalls += 1;
                 return;
             }
@@ -162,7 +162,7 @@ impl ReferenceModel {
         }
     }
 
-    fn issue(&mut self) {
+    fn issue_ready_instructions(&mut self) {
         let p = self.parameters;
         let mut slots = p.width;
         let mut units = [p.integer_units, p.multiply_units, p.float_units, p.float_multiply_units, p.memory_ports];
@@ -182,12 +182,12 @@ impl ReferenceModel {
             if let Some((kind, place)) = divider {
                 self.busy[kind][place] = self.cycle + latency_cycles(&p, self.reorder_buffer[at].instruction.class);
             }
-            self.execute(at, &mut accesses);
+            self.execute_instruction(at, &mut accesses);
         }
         self.distribute_data_cache_costs(&accesses);
     }
 
-    fn is_ready(&self, entry: &InFlight) -> bool {
+    fn is_ready(&self, entry: &InFlightInstruction) -> bool {
         entry.needs.iter().flatten().all(|number| match number.checked_sub(self.head_number) {
             Some(at) => self.reorder_buffer[at as usize].completed.is_some_and(|completed| completed <= self.cycle),
             // The producer has been committed.
@@ -205,14 +205,14 @@ impl ReferenceModel {
         self.busy[kind].iter().position(|until| *until <= self.cycle).map(|at| Some((kind, at)))
     }
 
-    fn execute(&mut self, at: usize, accesses: &mut Vec<usize>) {
+    fn execute_instruction(&mut self, at: usize, accesses: &mut Vec<usize>) {
         let (cycle, p) = (self.cycle, self.parameters);
         let entry = &mut self.reorder_buffer[at];
         let instruction = entry.instruction;
         let mut completed = cycle + latency_cycles(&p, instruction.class);
         for address in [instruction.load, instruction.store].into_iter().flatten() {
             let access = self.caches.access_data(address.0);
-            access.count_events(&mut entry.events, p.power.data_cache);
+            access.add_misses_to_events(&mut entry.events, p.power.data_cache);
             add_count(&mut entry.events, ProcessorEvent::CyclePower, access.cost);
             accesses.push(at);
             if instruction.load == Some(address) {
@@ -235,7 +235,7 @@ impl ReferenceModel {
         }
     }
 
-    fn dispatch(&mut self) {
+    fn dispatch_instructions(&mut self) {
         for _ in 0..self.parameters.width {
             let Some(next) = self.fetch_queue.front() else { return };
             let is_full = next.is_memory() && self.memory_operations == self.parameters.load_store_queue;
@@ -249,7 +249,7 @@ impl ReferenceModel {
                 *need = (source != NO_REGISTER).then(|| self.writers[usize::from(source)]).flatten();
             }
             if let Some(load) = entry.instruction.load {
-                let stores = |e: &InFlight| e.instruction.store.is_some_and(|s| s.0 / 8 == load.0 / 8);
+                let stores = |e: &InFlightInstruction| e.instruction.store.is_some_and(|s| s.0 / 8 == load.0 / 8);
                 entry.needs[4] = self.reorder_buffer.iter().rposition(stores).map(|at| self.head_number + at as u64);
             }
             for destination in entry.instruction.destinations.into_iter().filter(|d| *d != NO_REGISTER) {
@@ -264,7 +264,7 @@ impl ReferenceModel {
         }
     }
 
-    fn fetch(&mut self) {
+    fn fetch_instructions(&mut self) {
         for _ in 0..self.parameters.width {
             if self.waits_for.is_some() || self.cycle < self.fetch_from || self.fetch_queue.len() == self.parameters.fetch_queue {
                 return;
@@ -283,7 +283,7 @@ impl ReferenceModel {
             }
             let fetched = std::mem::take(&mut self.pending_fetch);
             add_count(&mut events, ProcessorEvent::Instructions, 1);
-            fetched.count_events(&mut events, 0);
+            fetched.add_misses_to_events(&mut events, 0);
             add_count(&mut events, ProcessorEvent::CyclePower, fetched.cost);
             self.waiting.pop_front();
             let prediction = branch.as_ref().map(|b| self.predictor.predict(b));
@@ -292,7 +292,7 @@ impl ReferenceModel {
             let number = self.next_number;
             self.next_number += 1;
             let (fetched, needs) = (self.cycle, [None; 5]);
-            self.fetch_queue.push_back(InFlight {
+            self.fetch_queue.push_back(InFlightInstruction {
                 instruction,
                 branch,
                 prediction,

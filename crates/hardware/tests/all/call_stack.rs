@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 use trodden_hardware::{
-    Address, BranchKind, CompletedPath, Detector, DetectorParameters, EventCounts, OperationMapping, Overflow, Preset, RetiredBranch,
-    StreamEvent,
+    Address, BranchKind, CompletedPath, Detector, DetectorParameters, EventCounts, MappingPreset, OperationMapping, RetiredBranch,
+    StackOverflowPolicy, StreamEvent,
 };
 
 struct Random(u64);
@@ -385,7 +385,7 @@ fn format_context(events: &[StreamEvent], number: usize) -> String {
     events[number.saturating_sub(25)..=number].iter().map(line).collect()
 }
 
-fn check_against_oracle(preset: Preset, max_extensions: u16, capacity: usize, has_stacks: bool, has_signals: bool) {
+fn check_against_oracle(preset: MappingPreset, max_extensions: u16, capacity: usize, has_stacks: bool, has_signals: bool) {
     for seed in 1..400 {
         let mut machine = Machine::new(seed, max_extensions.into(), capacity);
         for _ in 0..400 {
@@ -393,7 +393,7 @@ fn check_against_oracle(preset: Preset, max_extensions: u16, capacity: usize, ha
         }
         let parameters = DetectorParameters {
             stack_entries: capacity,
-            overflow: Overflow::Drop,
+            overflow: StackOverflowPolicy::Drop,
             length_limit: 64,
             ..DetectorParameters::published(OperationMapping::preset(preset, max_extensions))
         };
@@ -418,25 +418,25 @@ fn check_against_oracle(preset: Preset, max_extensions: u16, capacity: usize, ha
 
 #[test]
 fn entries_of_dead_frames_do_not_displace_live_ones() {
-    check_against_oracle(Preset::BallLarus, 0, 1000, false, false);
-    check_against_oracle(Preset::BallLarus, 0, 4, false, false);
-    check_against_oracle(Preset::BallLarus, 0, 1, false, false);
+    check_against_oracle(MappingPreset::BallLarus, 0, 1000, false, false);
+    check_against_oracle(MappingPreset::BallLarus, 0, 4, false, false);
+    check_against_oracle(MappingPreset::BallLarus, 0, 1, false, false);
 }
 
 #[test]
 fn signal_handlers_may_be_left_by_a_jump() {
-    check_against_oracle(Preset::BallLarus, 0, 1000, false, true);
-    check_against_oracle(Preset::BallLarus, 0, 4, false, true);
+    check_against_oracle(MappingPreset::BallLarus, 0, 1000, false, true);
+    check_against_oracle(MappingPreset::BallLarus, 0, 4, false, true);
 }
 
 #[test]
 fn coroutines_have_separate_path_stacks() {
-    check_against_oracle(Preset::BallLarus, 0, 1000, true, false);
-    check_against_oracle(Preset::BallLarus, 0, 3, true, false);
+    check_against_oracle(MappingPreset::BallLarus, 0, 1000, true, false);
+    check_against_oracle(MappingPreset::BallLarus, 0, 3, true, false);
 }
 
 #[test]
 fn paths_extended_across_calls_end_with_their_frames() {
-    check_against_oracle(Preset::ExtendedCalls, 1, 1000, false, false);
-    check_against_oracle(Preset::ExtendedCalls, 3, 1000, true, false);
+    check_against_oracle(MappingPreset::ExtendedCalls, 1, 1000, false, false);
+    check_against_oracle(MappingPreset::ExtendedCalls, 3, 1000, true, false);
 }

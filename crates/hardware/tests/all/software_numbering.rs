@@ -7,8 +7,8 @@
 
 use std::collections::BTreeMap;
 use trodden_hardware::{
-    Address, BranchKind, CompletedPath, Detector, DetectorParameters, EventCounts, OperationMapping, PathDescriptor, Preset, RetiredBranch,
-    StreamEvent,
+    Address, BranchKind, CompletedPath, Detector, DetectorParameters, EventCounts, MappingPreset, OperationMapping, PathDescriptor,
+    RetiredBranch, StreamEvent,
 };
 
 /// A random number generator (splitmix64).
@@ -174,7 +174,7 @@ fn paths_correspond_one_to_one() {
         let ends = random_program(&mut random);
         let steps = execute(&ends, &mut random);
         let expected = count_by_software(&ends, &steps);
-        let found = count_by_detector(&steps, OperationMapping::preset(Preset::BallLarus, 1));
+        let found = count_by_detector(&steps, OperationMapping::preset(MappingPreset::BallLarus, 1));
         assert_eq!(found.len(), expected.len(), "program {number}: {ends:?}");
         // Both sides have found the same number of paths, so it suffices that each descriptor's Ball-Larus number has the same count.
         let numbers = number_paths(&ends);

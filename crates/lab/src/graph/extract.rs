@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::Write as _;
-use trodden_binary::graph::{CallKind, CallSite, CodeCallee, FunctionGraph, GraphSource, ProgramGraph, Returns};
+use trodden_binary::graph::{CallKind, CallReturns, CallSite, CodeCallee, FunctionGraph, GraphSource, ProgramGraph};
 use trodden_binary::{AddressMap, Binary, demangle, recover};
 
 const SCHEMA_VERSION: u32 = 2;
@@ -167,9 +167,9 @@ fn call_json(call: &CallSite, block: u64) -> Value {
         CallKind::ConditionalTailCall => "conditional-tail-call",
     };
     let returns = match call.returns {
-        Returns::Maybe => "maybe",
-        Returns::Never => "never",
-        Returns::Twice => "twice",
+        CallReturns::Maybe => "maybe",
+        CallReturns::Never => "never",
+        CallReturns::Twice => "twice",
     };
     json!({
         "block": block, "address": call.address, "return_address": call.return_address, "callee": callee, "kind": kind, "returns": returns,

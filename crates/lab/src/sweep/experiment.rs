@@ -5,7 +5,9 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use trodden_hardware::processor::{DirectionPredictor, ProcessorEvent, ProcessorModel, ProcessorParameters};
-use trodden_hardware::{CounterWidth, DetectorParameters, IndexFunction, Metric, OperationMapping, Preset, Replacement, TableParameters};
+use trodden_hardware::{
+    CounterWidth, DetectorParameters, IndexFunction, MappingPreset, Metric, OperationMapping, ReplacementPolicy, TableParameters,
+};
 use trodden_trace::simulation::read_processor;
 
 #[derive(Debug, Deserialize)]
@@ -35,7 +37,7 @@ fn default_counter_bits() -> u8 {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Configuration {
-    pub preset: Preset,
+    pub preset: MappingPreset,
     pub extensions: u16,
     pub detector: DetectorParameters,
     pub table: TableParameters,
@@ -93,10 +95,10 @@ fn base_configuration(experiment: &SweepExperiment, folder: &Path) -> Result<Con
         Some(file) => read_processor(&folder.join(file))?,
         None => ProcessorParameters::default(),
     };
-    let mapping = OperationMapping::preset(Preset::BallLarus, 1);
+    let mapping = OperationMapping::preset(MappingPreset::BallLarus, 1);
     let detector =
         DetectorParameters { counter_width: CounterWidth::new(experiment.counter_bits)?, ..DetectorParameters::published(mapping) };
-    Ok(Configuration { preset: Preset::BallLarus, extensions: 1, detector, table: TableParameters::PUBLISHED, processor })
+    Ok(Configuration { preset: MappingPreset::BallLarus, extensions: 1, detector, table: TableParameters::PUBLISHED, processor })
 }
 
 fn apply_levels(experiment: &SweepExperiment, base: &Configuration, levels: &[usize]) -> Result<Configuration> {
@@ -124,12 +126,12 @@ fn set_factor(configuration: &mut Configuration, name: &str, value: &toml::Value
             configuration.table.index = named.context("expected start, xor, fold or mix")?;
         }
         "replacement" => {
-            let named = Replacement::ALL.into_iter().find(|r| Some(r.name()) == value.as_str());
+            let named = ReplacementPolicy::ALL.into_iter().find(|r| Some(r.name()) == value.as_str());
             configuration.table.replacement = named.context("expected lfu, lru, random, space-saving, rap or decay")?;
         }
         "preset" => {
             configuration.preset =
-                Preset::from_name(word()?).context("expected ball-larus, whole-program, extended-loops or extended-calls")?
+                MappingPreset::from_name(word()?).context("expected ball-larus, whole-program, extended-loops or extended-calls")?
         }
         "extensions" => configuration.extensions = u16::try_from(number()?)?,
         "path-limit" => configuration.detector.length_limit = u8::try_from(number()?)?,

@@ -3,7 +3,7 @@
 
 use super::results::{SweepOutcome, SweepResults};
 use std::fmt::Write;
-use trodden_hardware::character::Character;
+use trodden_hardware::character::PathCharacteristics;
 
 /// Colours that are distinguishable without colour vision (Okabe and Ito).
 pub const COLOURS: [&str; 8] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#8a8f98"];
@@ -46,12 +46,12 @@ pub fn plot_slowdown_by_queue(results: &SweepResults, page: &mut String) {
 }
 
 pub fn plot_path_statistics(results: &SweepResults, page: &mut String) {
-    let of_each = |points: &dyn Fn(&Character) -> Vec<(f64, f64)>| -> Vec<PlottedLine> {
+    let of_each = |points: &dyn Fn(&PathCharacteristics) -> Vec<(f64, f64)>| -> Vec<PlottedLine> {
         results.sources.iter().zip(&results.characters).map(|(name, character)| (name.clone(), points(character))).collect()
     };
     let skew = |metric: &str| {
         let metric = metric.to_owned();
-        move |character: &Character| -> Vec<(f64, f64)> {
+        move |character: &PathCharacteristics| -> Vec<(f64, f64)> {
             let skew = character.skew.iter().find(|s| s.metric == metric);
             skew.into_iter().flat_map(|s| s.points.iter().map(|p| (p.paths as f64, p.percent))).collect()
         }

@@ -21,12 +21,12 @@ use std::path::Path;
 use std::process::ExitCode;
 use trodden_console::notes::note;
 use trodden_console::output::write_file;
-use trodden_hardware::character::{Character, characterize};
-use trodden_hardware::experiment::{Design, combinations, compute_effects};
+use trodden_hardware::character::{PathCharacteristics, characterize_paths};
+use trodden_hardware::experiment::{ExperimentalDesign, compute_effects, level_combinations};
 use trodden_hardware::processor::ProcessorModel;
-use trodden_hardware::{Lane, Metric, ProfilerParameters, StackRepair};
+use trodden_hardware::{Metric, ProfilerParameters, SimulationLane, StackRepair};
 use trodden_trace::simulation::{SourceFormat, open_file_or_trace};
-use trodden_trace::sources::{Batch, Level};
+use trodden_trace::sources::{EventBatch, SourceDetail};
 
 pub fn run(job: &Sweep) -> Result<ExitCode> {
     let text = fs::read_to_string(&job.experiment).with_context(|| format!("cannot read {}", job.experiment.display()))?;
@@ -75,14 +75,14 @@ fn write_parquet(_: &SweepResults, file: &Path) -> Result<()> {
 
 fn run_experiment(experiment: &SweepExperiment, folder: &Path, window: u64) -> Result<SweepResults> {
     let design = match experiment.design.as_str() {
-        "full-factorial" => Design::FullFactorial,
-        "plackett-burman" => Design::PlackettBurman { foldover: false },
-        "plackett-burman-foldover" => Design::PlackettBurman { foldover: true },
+        "full-factorial" => ExperimentalDesign::FullFactorial,
+        "plackett-burman" => ExperimentalDesign::PlackettBurman { foldover: false },
+        "plackett-burman-foldover" => ExperimentalDesign::PlackettBurman { foldover: true },
         other => bail!("unknown design {other:?}. Choose full-factorial, plackett-burman or plackett-burman-foldover"),
     };
     let metrics = experiment.metrics()?;
     let counts: Vec<usize> = experiment.factors.values().map(Vec::len).collect();
-    let combinations = combinations(design, &counts)?;
+    let combinations = level_combinations(design, &counts)?;
     let configurations = experiment.configurations(folder, &combinations)?;
     let job = SweepJob::new(experiment, &configurations, metrics.iter().map(|(_, m)| *m).collect(), window)?;
     let (mut outcomes, mut characters) = (Vec::new(), Vec::new());
@@ -120,7 +120,7 @@ const MAX_MEMORY_BYTES: u64 = 2 << 30;
 /// Configurations (by index) that share a detector and a processor model ("lane").
 struct LaneGroup {
     members: Vec<usize>,
-    lane: Lane,
+    lane: SimulationLane,
 }
 
 struct SweepJob<'a> {
@@ -158,7 +158,7 @@ impl SweepJob<'_> {
     }
 
     /// Feeds a source to all configurations, reading it once for as many groups as fit into memory.
-    fn run_source(&self, path: &Path, number: usize) -> Result<(Vec<SweepOutcome>, Character)> {
+    fn run_source(&self, path: &Path, number: usize) -> Result<(Vec<SweepOutcome>, PathCharacteristics)> {
         let mut pending = self.form_groups();
         self.show_plan(path, &pending);
         let (mut outcomes, mut first_character) = (Vec::new(), None);
@@ -166,7 +166,7 @@ impl SweepJob<'_> {
         let mut final_memory = 0;
         while !pending.is_empty() {
             let mut opened = open_file_or_trace(path, self.format)?;
-            if self.model.is_some() && opened.source.level() == Level::Branches {
+            if self.model.is_some() && opened.source.level() == SourceDetail::Branches {
                 bail!(
                     "{} contains only branches, but metrics and branch-queue need all instructions. Record with --event, or use a trace \
                      in the format of CBP2025 or ChampSim",
@@ -183,7 +183,7 @@ impl SweepJob<'_> {
                 }
                 groups.extend(pending.pop_front().map(|members| self.create_group(members, repairs)).transpose()?);
             }
-            let mut batch = Batch::default();
+            let mut batch = EventBatch::default();
             let mut has_more = true;
             while has_more {
                 batch.clear();
@@ -204,7 +204,7 @@ impl SweepJob<'_> {
                 }
                 // The source is characterised with the detector of configuration 0, which is the base detector unless a factor changes it.
                 if group.members.contains(&0) {
-                    first_character = Some(characterize(&group.lane.profiler, &self.metrics));
+                    first_character = Some(characterize_paths(&group.lane.profiler, &self.metrics));
                 }
             }
         }
@@ -274,7 +274,7 @@ impl SweepJob<'_> {
             parameters.detector.repair = StackRepair::None;
         }
         let processor = self.configurations[members[0]].processor;
-        Ok(LaneGroup { lane: Lane::new(parameters, self.model.map(|model| (model, processor)))?, members })
+        Ok(LaneGroup { lane: SimulationLane::new(parameters, self.model.map(|model| (model, processor)))?, members })
     }
 }
 
@@ -297,7 +297,7 @@ impl LaneGroup {
 }
 
 /// Feeds a batch to all groups, using all processors.
-fn feed_groups(groups: &mut [LaneGroup], batch: &Batch) -> Result<()> {
+fn feed_groups(groups: &mut [LaneGroup], batch: &EventBatch) -> Result<()> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(groups.len()).max(1);
     let chunk = groups.len().div_ceil(threads).max(1);
     std::thread::scope(|scope| {

@@ -1,8 +1,8 @@
 //! The results of an experiment, as CSV and JSON.
 
 use serde::Serialize;
-use trodden_hardware::character::Character;
-use trodden_hardware::experiment::Effect;
+use trodden_hardware::character::PathCharacteristics;
+use trodden_hardware::experiment::FactorEffect;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct SweepOutcome {
@@ -35,19 +35,19 @@ pub struct SweepResults {
     pub outcomes: Vec<SweepOutcome>,
     /// Effects of the factors on the mean overlap of all sources, by metric.
     #[serde(serialize_with = "effects_json")]
-    pub effects: Vec<Vec<Effect>>,
+    pub effects: Vec<Vec<FactorEffect>>,
     /// Characteristics of each source's paths, according to the first configuration's detector.
-    pub characters: Vec<Character>,
+    pub characters: Vec<PathCharacteristics>,
 }
 
-fn effects_json<S: serde::Serializer>(effects: &[Vec<Effect>], to: S) -> Result<S::Ok, S::Error> {
+fn effects_json<S: serde::Serializer>(effects: &[Vec<FactorEffect>], to: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
     struct EffectRow {
         factor: usize,
         effect: f64,
         rank: usize,
     }
-    let one = |e: &Effect| EffectRow { factor: e.factor, effect: e.effect, rank: e.rank };
+    let one = |e: &FactorEffect| EffectRow { factor: e.factor, effect: e.effect, rank: e.rank };
     to.collect_seq(effects.iter().map(|of_metric| of_metric.iter().map(one).collect::<Vec<_>>()))
 }
 
@@ -102,7 +102,7 @@ fn quote_field(text: &str) -> String {
     if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 
-pub fn sort_by_rank(effects: &[Effect]) -> Vec<Effect> {
+pub fn sort_by_rank(effects: &[FactorEffect]) -> Vec<FactorEffect> {
     let mut effects = effects.to_vec();
     effects.sort_by_key(|e| e.rank);
     effects

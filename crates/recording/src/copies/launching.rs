@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use trodden_driver::other_programs::find_program;
 use trodden_driver::recipe::OsText;
-use trodden_launch::{Engine, JobEvent, LaunchJob, LaunchTask, Local, StopFlag};
+use trodden_launch::{JobEvent, LaunchEngine, LaunchJob, LaunchTask, Local, StopFlag};
 use trodden_profile::copies::CopyTimes;
 use trodden_profile::{ProcessEnding, Profile};
 use trodden_text::words::plural;
@@ -21,7 +21,7 @@ use trodden_wire::OUTPUT_ENVIRONMENT_VARIABLE;
 pub const PRISTINE_FOLDER: &str = "pristine";
 
 pub struct CopyRunner<'a> {
-    pub engine: Engine,
+    pub engine: LaunchEngine,
     pub stop: &'a StopFlag,
     pub context: CopyContext<'a>,
 }
@@ -60,8 +60,8 @@ pub fn run_all_copies(count: usize, work: &Path, runner: &CopyRunner) -> Result<
 }
 
 /// Creates a local engine that runs one task at a time. `memory` limits the task's address space, in bytes.
-pub fn sequential_engine(memory: Option<u64>) -> Engine {
-    Engine::Local(Local { parallel: 1, memory, ..Local::default() })
+pub fn sequential_engine(memory: Option<u64>) -> LaunchEngine {
+    LaunchEngine::Local(Local { parallel: 1, memory, ..Local::default() })
 }
 
 /// Finds a program's file as a shell would.

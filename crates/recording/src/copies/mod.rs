@@ -49,7 +49,7 @@ use std::time::Duration;
 use trodden_driver::DriverContext;
 use trodden_driver::recipe::OsText;
 use trodden_flow::part::Measure;
-use trodden_launch::{Engine, StopFlag};
+use trodden_launch::{LaunchEngine, StopFlag};
 use trodden_partition::{PartitionStrategy, ProfitableProcedures};
 use trodden_profile::copies::{CopyMeasurements, counted_hits, edge_differences, edges, merge_copies, path_differences};
 use trodden_profile::{Collected, CopyDivergence, ProcessEnding, Profile, Run};
@@ -99,7 +99,7 @@ pub struct CopyOptions {
     /// True to estimate frequencies if the run store has no run of this build, instead of running the program once.
     pub no_first_run: bool,
     /// The engine that runs the copies.
-    pub engine: Engine,
+    pub engine: LaunchEngine,
     /// Maximum address space of each local copy, in bytes.
     pub memory: Option<u64>,
     /// True to run each copy in a private clone of the working folder.

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use trodden_launch::process::wait_forwarding;
+use trodden_launch::process::run_forwarding_signals;
 use trodden_profile::stream::{Drain, DrainTotals, LiveStream, StreamLog, fold_counts, is_stream_file, write_raw};
 use trodden_profile::{ProcessEnding, Run, collect as collect_profile, is_raw_file, raw_files};
 use trodden_sequence::CompressionMethod;
@@ -55,7 +55,7 @@ pub fn record_last_paths(arguments: &[OsString], last: u64, context: &RecordingC
     let folder = fs::canonicalize(&folder)?;
     let mut command = command(arguments, &folder, STREAM_FILE_NAMES, context);
     command.env(STREAM_ENVIRONMENT_VARIABLE, last.to_string());
-    let status = wait_forwarding(&mut command).with_context(|| format!("cannot run {}", arguments[0].display()))?;
+    let status = run_forwarding_signals(&mut command).with_context(|| format!("cannot run {}", arguments[0].display()))?;
     let streams = files_with_extension(&folder, STREAM_EXTENSION)?;
     let (streams, others): (Vec<PathBuf>, Vec<PathBuf>) = streams.into_iter().partition(|f| is_stream_file(f));
     if let Some(other) = others.first() {
@@ -90,7 +90,7 @@ pub fn record_complete_streams(what: &RecordedCommand, options: StreamOptions, c
         .env(STREAM_ENVIRONMENT_VARIABLE, options.to_variable_value());
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = Instant::now();
-    let (status, drained) = drain_during(folder.path(), options.method, || wait_forwarding(&mut command));
+    let (status, drained) = drain_during(folder.path(), options.method, || run_forwarding_signals(&mut command));
     let status = status.with_context(|| format!("cannot run {}", what.command[0].display()))?;
     let run = run_metadata(&what.command, started, process_ending(status), context);
     let run = Run { duration_ns: clock.elapsed().as_nanos() as u64, suite: what.destination.suite.clone(), ..run };

@@ -13,7 +13,7 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use trodden_launch::process::cannot_run;
+use trodden_launch::process::cannot_run_error;
 use trodden_text::words::plural;
 
 const FORWARDED_OPTIONS: [&str; 5] = ["--nocapture", "--no-capture", "--include-ignored", "--ignored", "--show-output"];
@@ -39,7 +39,7 @@ pub fn run_binary(job: &TestBinary, context: &RecordingContext, out: &mut dyn Wr
     let (binary, arguments) = command.split_first().context("expected a test binary: cargo passed none")?;
     let has = |option: &str| arguments.iter().any(|a| a == option);
     if has("--list") {
-        return Err(cannot_run(binary, Command::new(binary).args(arguments).exec()).into());
+        return Err(cannot_run_error(binary, Command::new(binary).args(arguments).exec()).into());
     }
     let recorder = SuiteRecorder::new(&job.suite, &job.project, context)?;
     let test_binary_name = test_binary_name(Path::new(binary));
@@ -102,7 +102,7 @@ fn list_selected_tests(binary: &OsString, arguments: &[OsString]) -> Result<Opti
 
 fn list_tests(binary: &OsString, arguments: &[OsString], more: &[&str]) -> Result<Option<Vec<String>>> {
     let output = Command::new(binary).args(arguments).args(more).args(["--list", "--format", "terse"]).output();
-    let output = output.map_err(|e| cannot_run(binary, e))?;
+    let output = output.map_err(|e| cannot_run_error(binary, e))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let tests: Option<Vec<&str>> = text.lines().map(|l| l.strip_suffix(": test").or_else(|| l.strip_suffix(": benchmark"))).collect();
     Ok(tests.filter(|_| output.status.success()).map(|tests| tests.into_iter().map(str::to_owned).collect()))

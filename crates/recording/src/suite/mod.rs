@@ -15,7 +15,7 @@ use std::process::{Command, ExitStatus};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Instant, UNIX_EPOCH};
-use trodden_launch::process::cannot_run;
+use trodden_launch::process::cannot_run_error;
 use trodden_profile::{Run, RunStore, collect, raw_files};
 use trodden_text::words::{plural, quote_for_shell};
 
@@ -185,7 +185,7 @@ impl<'a> SuiteRecorder<'a> {
         let raw = RunFolder::create_in(&self.folder)?;
         let (started, clock) = (UNIX_EPOCH.elapsed().unwrap_or_default(), Instant::now());
         let mut command = command(arguments, raw.path(), "%m.raw", self.context);
-        let status = command.env(TEST_VARIABLE, name).status().map_err(|e| cannot_run(&arguments[0], e))?;
+        let status = command.env(TEST_VARIABLE, name).status().map_err(|e| cannot_run_error(&arguments[0], e))?;
         let run = Run {
             duration_ns: clock.elapsed().as_nanos() as u64,
             suite: Some(self.suite.clone()),

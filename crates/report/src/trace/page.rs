@@ -259,7 +259,7 @@ fn disassemble(files: &TracedFiles, trace: &TraceFile, block: TraceBlock) -> Vec
     let (mut at, end) = (start, start + u64::from(block.size));
     let mut texts = Vec::new();
     while at < end {
-        let Some(decoded) = binary.code_at(at).and_then(|code| instruction::decode(code, at)) else { break };
+        let Some(decoded) = binary.code_at(at).and_then(|code| instruction::decode_instruction(code, at)) else { break };
         texts.push(format!("{at:x}  {}", instruction::format_intel(&decoded)));
         at += decoded.len() as u64;
     }

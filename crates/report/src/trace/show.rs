@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use trodden_distributed::calls::TraceFilter;
 use trodden_distributed::place::{TraceLocation, address_in_file, describe_block, follow_event};
-use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFrames, TraceFunction};
+use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFrameStack, TraceFunction};
 
 const SCHEMA_VERSION: u32 = 2;
 /// Maximum depth of shown calls, by default.
@@ -74,7 +74,7 @@ impl BlockSelection<'_> {
     /// first block beyond the maximum, or `None` if there is none.
     fn for_each_block(&self, thread: ThreadNumber, mut visit: impl FnMut(u64, usize, TraceBlock) -> Result<()>) -> Result<Option<u64>> {
         let mut span = EventSpan::new(self.span.clone());
-        let mut frames = TraceFrames::default();
+        let mut frames = TraceFrameStack::default();
         let mut seen = 0;
         for event in self.trace.stream(thread) {
             let event = event?;
@@ -227,7 +227,7 @@ impl CallTree {
     fn from_thread(trace: &TraceFile, thread: ThreadNumber, span: [Option<TraceLocation>; 2], depth: usize) -> Result<Self> {
         let mut tree = Self { nodes: vec![CalledFunction::default()], by_callee: HashMap::new(), depth };
         let mut span = EventSpan::new(span);
-        let mut frames = TraceFrames::default();
+        let mut frames = TraceFrameStack::default();
         // For each active frame, its node in the tree. Frames below the maximum depth share the node of the deepest shown frame.
         let mut stack: Vec<usize> = Vec::new();
         for event in trace.stream(thread) {
@@ -242,7 +242,7 @@ impl CallTree {
         Ok(tree)
     }
 
-    fn add(&mut self, trace: &TraceFile, event: TraceEvent, frames: &TraceFrames, stack: &mut Vec<usize>, counts: bool) {
+    fn add(&mut self, trace: &TraceFile, event: TraceEvent, frames: &TraceFrameStack, stack: &mut Vec<usize>, counts: bool) {
         let TraceEvent::Block(block) = event else {
             // A tail call replaced the innermost frame.
             if frames.open.last().is_some_and(Option::is_none) {

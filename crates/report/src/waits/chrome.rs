@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use trodden_waits_file::summary::WaitSummary;
-use trodden_waits_file::timeline::{Activity, Bar};
+use trodden_waits_file::timeline::{BarActivity, TimelineBar};
 
 /// Converts a recording's timeline to a Chrome trace.
 pub fn chrome_trace(summary: &WaitSummary) -> Value {
@@ -26,20 +26,20 @@ fn to_microseconds(ns: u64) -> f64 {
     ns as f64 / 1000.0
 }
 
-fn slice_json(summary: &WaitSummary, bar: &Bar, number: usize) -> Vec<Value> {
+fn slice_json(summary: &WaitSummary, bar: &TimelineBar, number: usize) -> Vec<Value> {
     let code = summary.code(bar.code);
     let name = summary.location(bar.location);
     let (title, category) = match bar.activity {
-        Activity::Computing => (code.function().to_owned(), "computing"),
-        Activity::Communicating => (code.call.unwrap_or("call").to_owned(), "communicating"),
-        Activity::Waiting(_) => (format!("wait in {}", code.call.unwrap_or("call")), "waiting"),
+        BarActivity::Computing => (code.function().to_owned(), "computing"),
+        BarActivity::Communicating => (code.call.unwrap_or("call").to_owned(), "communicating"),
+        BarActivity::Waiting(_) => (format!("wait in {}", code.call.unwrap_or("call")), "waiting"),
     };
     let mut events = vec![json!({
         "ph": "X", "name": title, "cat": category, "pid": name.process, "tid": name.thread, "ts": to_microseconds(bar.from_ns),
             "dur": to_microseconds(bar.ns),
         "args": {"function": code.function(), "file": code.file, "line": summary.line(bar.code)},
     })];
-    if let Activity::Waiting(releaser) = bar.activity {
+    if let BarActivity::Waiting(releaser) = bar.activity {
         let from = summary.location(releaser);
         let end = to_microseconds(bar.from_ns + bar.ns);
         events.push(

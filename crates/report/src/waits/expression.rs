@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Write};
 use trodden_waits::redundancy::remove_redundant_steps;
-use trodden_waits::{ExpandedWait, LocationState, PathPart, Representative, Step, StepId, WaitExpression};
-use trodden_waits_file::import::SLICE_CALL;
+use trodden_waits::{ExpandedWait, LocationState, PathPart, RepresentativeWait, Step, StepId, WaitExpression};
+use trodden_waits_file::import::WAITING_SLICE_CALL_NAME;
 use trodden_waits_file::summary::WaitSummary;
 
 const MAX_TERMS: usize = 12;
@@ -18,7 +18,7 @@ const MAX_TERMS: usize = 12;
 type Term = (String, i128);
 
 /// Formats the formula of a class of waits. `first` is the first wait in the class, which represents it.
-pub fn representative_formula(summary: &WaitSummary, first: &Representative) -> String {
+pub fn representative_formula(summary: &WaitSummary, first: &RepresentativeWait) -> String {
     let part = |(id, ns): &(StepId, u64)| (PathPart::Step(*id), i128::from(*ns));
     let [plus, minus] = [&first.paths.plus, &first.paths.minus].map(|path| path.iter().map(part).collect());
     ExpressionNames::new(summary).format_formula(&WaitExpression { plus, minus })
@@ -201,7 +201,7 @@ impl<'a> ExpressionNames<'a> {
 fn call_name(summary: &WaitSummary, site: trodden_waits::CodeId) -> String {
     let code = summary.code(site);
     // A slice of an imported trace is not a call, so the function's name is used.
-    code.call.filter(|call| *call != SLICE_CALL).map_or_else(|| escape::escape_line(code.function()), str::to_owned)
+    code.call.filter(|call| *call != WAITING_SLICE_CALL_NAME).map_or_else(|| escape::escape_line(code.function()), str::to_owned)
 }
 
 /// Formats a path as a sum, or as 0 if it is empty. The sum is in brackets if it has several terms or starts with a minus. Terms beyond

@@ -6,7 +6,7 @@ use crate::Sources;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_waits_file::summary::WaitSummary;
-use trodden_waits_file::timeline::Activity;
+use trodden_waits_file::timeline::BarActivity;
 
 const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
@@ -32,11 +32,11 @@ fn timeline_json(summary: &WaitSummary) -> Value {
     let bars = summary.replayed.timeline.bars.iter().map(|bar| {
         let code = summary.code(bar.code);
         let (kind, name) = match bar.activity {
-            Activity::Computing => (0, code.function()),
-            Activity::Communicating => (1, code.call.unwrap_or("call")),
-            Activity::Waiting(_) => (2, code.call.unwrap_or("call")),
+            BarActivity::Computing => (0, code.function()),
+            BarActivity::Communicating => (1, code.call.unwrap_or("call")),
+            BarActivity::Waiting(_) => (2, code.call.unwrap_or("call")),
         };
-        let releaser = if let Activity::Waiting(releaser) = bar.activity { Some(releaser.0) } else { None };
+        let releaser = if let BarActivity::Waiting(releaser) = bar.activity { Some(releaser.0) } else { None };
         json!([bar.location.0, bar.from_ns, bar.ns, kind, name, code.function(), releaser])
     });
     json!({"bars": bars.collect::<Vec<_>>(), "min_bar_ns": summary.replayed.timeline.min_bar_ns})

@@ -1,11 +1,11 @@
 //! A stack frame of the traced program with the path that its function is executing, updated block by block.
 
-use super::tally::Tally;
-use trodden_binary::{Connection, NumberStep, ProbeGraph, ProbedFunction};
+use super::tally::BranchPathTally;
+use trodden_binary::{BlockConnection, NumberStep, ProbeGraph, ProbedFunction};
 use trodden_flow::Edge;
 
 #[derive(Clone, Debug)]
-pub struct FramePath {
+pub struct FramePathState {
     /// Sum of the path-number increments on the edges taken so far.
     pub sum: i64,
     /// Number of the stretch (the straight-line run between two branches) in which the path began.
@@ -24,7 +24,7 @@ pub struct BranchFrame {
     /// True if the function was called and none of its blocks was seen yet.
     pub is_fresh: bool,
     /// The current path, if its start was seen.
-    pub path: Option<FramePath>,
+    pub path: Option<FramePathState>,
     /// True if the path has ended and no other path has begun in the frame.
     pub is_done: bool,
     /// If control has left the function, the range of addresses to which it may return.
@@ -38,7 +38,7 @@ impl BranchFrame {
     }
 
     /// Counts the current path as lost, since its continuation is unknown.
-    pub fn cut_off(&self, tally: &mut Tally) {
+    pub fn count_path_as_lost(&self, tally: &mut BranchPathTally) {
         if !self.is_done {
             tally.losses.incomplete += 1;
         }
@@ -46,21 +46,21 @@ impl BranchFrame {
 }
 
 /// A frame, and what is needed to update it with the next event in its function.
-pub struct FrameUpdate<'a> {
+pub struct BranchFrameUpdate<'a> {
     pub frame: &'a mut BranchFrame,
     pub flow: &'a mut ProbeGraph,
-    pub tally: &'a mut Tally,
+    pub tally: &'a mut BranchPathTally,
     pub stretch: u64,
     /// Number of branch records per sample (window); `None` for a trace of all branches.
     pub window: Option<u64>,
 }
 
-impl FrameUpdate<'_> {
+impl BranchFrameUpdate<'_> {
     pub fn enter_block(&mut self, block: u32) {
         match self.frame.last_block {
             None if self.frame.is_fresh && self.frame.path.is_none() => match block {
-                0 => self.frame.path = Some(FramePath { sum: 0, first_stretch: self.stretch, reached: Vec::new(), blocks: 0 }),
-                _ => self.lose_path(&Connection::None),
+                0 => self.frame.path = Some(FramePathState { sum: 0, first_stretch: self.stretch, reached: Vec::new(), blocks: 0 }),
+                _ => self.abandon_uncertain_path(&BlockConnection::None),
             },
             None => {}
             Some((before, _)) => {
@@ -74,32 +74,32 @@ impl FrameUpdate<'_> {
         if let Some(path) = &mut self.frame.path {
             path.blocks += 1;
         }
-        self.note_reached_call(block, false);
-        self.end_within_block(block, false);
+        self.note_path_ending_at_call(block, false);
+        self.end_path_within_block(block, false);
     }
 
-    fn lose_path(&mut self, connection: &Connection) {
+    fn abandon_uncertain_path(&mut self, connection: &BlockConnection) {
         *self.tally.uncertain.entry((self.frame.image, self.frame.function)).or_default() += 1;
         match connection {
-            Connection::Ambiguous => self.tally.losses.ambiguous += 1,
+            BlockConnection::Ambiguous => self.tally.losses.ambiguous += 1,
             _ => self.tally.losses.inconsistent += 1,
         }
         self.frame.path = None;
         self.frame.is_done = false;
     }
 
-    fn follow_connection(&mut self, connection: &Connection) {
+    fn follow_connection(&mut self, connection: &BlockConnection) {
         match connection {
-            Connection::Unique(edges) => self.advance(edges),
-            Connection::Inferred(edges) => {
+            BlockConnection::Unique(edges) => self.advance_along_edges(edges),
+            BlockConnection::Inferred(edges) => {
                 self.tally.losses.inferred += 1;
-                self.advance(edges);
+                self.advance_along_edges(edges);
             }
-            Connection::Ambiguous | Connection::None => self.lose_path(connection),
+            BlockConnection::Ambiguous | BlockConnection::None => self.abandon_uncertain_path(connection),
         }
     }
 
-    fn advance(&mut self, edges: &[Edge]) {
+    fn advance_along_edges(&mut self, edges: &[Edge]) {
         for &edge in edges {
             match self.flow.step(edge) {
                 NumberStep::Add(value) => {
@@ -114,9 +114,9 @@ impl FrameUpdate<'_> {
                 NumberStep::Cut(leave, enter) => {
                     self.finish_path(leave);
                     let first_stretch = self.frame.last_block.map_or(self.stretch, |(_, stretch)| stretch);
-                    self.frame.path = Some(FramePath { sum: enter, first_stretch, reached: Vec::new(), blocks: 0 });
+                    self.frame.path = Some(FramePathState { sum: enter, first_stretch, reached: Vec::new(), blocks: 0 });
                 }
-                NumberStep::Dead => self.lose_path(&Connection::None),
+                NumberStep::Dead => self.abandon_uncertain_path(&BlockConnection::None),
             }
         }
     }
@@ -124,7 +124,7 @@ impl FrameUpdate<'_> {
     /// Ends the path, which is counted if its start was seen.
     fn finish_path(&mut self, value: i64) {
         let Some(path) = self.frame.path.take() else {
-            self.frame.cut_off(self.tally);
+            self.frame.count_path_as_lost(self.tally);
             return;
         };
         let weight = observation_weight(self.window, self.stretch, path.first_stretch);
@@ -136,22 +136,22 @@ impl FrameUpdate<'_> {
     }
 
     /// Notes the path that ends at a call in `block`, if that call may not return.
-    pub fn note_reached_call(&mut self, block: u32, marked: bool) {
+    pub fn note_path_ending_at_call(&mut self, block: u32, marked: bool) {
         if let (Some(value), Some(path)) = (self.flow.reach(block, marked), &mut self.frame.path) {
             path.reached.push(path.sum.wrapping_add(value));
         }
     }
 
     /// Ends the current path if paths may end within `block`.
-    pub fn end_within_block(&mut self, block: u32, marked: bool) {
+    pub fn end_path_within_block(&mut self, block: u32, marked: bool) {
         if let Some(edge) = self.flow.end(block, marked).filter(|_| !self.frame.is_done) {
-            self.advance(&[edge]);
+            self.advance_along_edges(&[edge]);
         }
     }
 
-    pub fn leave_function(&mut self, by_condition: bool) {
+    pub fn handle_function_exit(&mut self, by_condition: bool) {
         let Some((block, _)) = self.frame.last_block.filter(|_| !self.frame.is_done) else {
-            self.frame.cut_off(self.tally);
+            self.frame.count_path_as_lost(self.tally);
             return;
         };
         let connection = match by_condition {

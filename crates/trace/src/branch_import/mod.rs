@@ -16,7 +16,7 @@ pub use programs::programs_with_addresses;
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
-use tally::{Tally, TallyPath};
+use tally::{BranchPathTally, TallyPath};
 use trodden_binary::{AddressSpace, BinaryError, ProbedFunction, ProbedImage};
 use trodden_profile::{BranchSampling, ImageProfile, ObservedBranches, Profile, Run, Sampling, SamplingSource, UnitProfile};
 use trodden_unit::UnitCache;
@@ -72,16 +72,21 @@ pub fn import(
     run: Run,
 ) -> Result<BranchImport, ImportError> {
     let images = programs.iter().map(|p| ProbedImage::read(p, store)).collect::<Result<Vec<_>, _>>()?;
-    let state = ImportState { images: &images, graphs: ProbeGraphs::new(&images), tally: Tally::default() };
-    let mut reader =
-        BranchReader { state, space: AddressSpace::new(&images), walks: HashMap::new(), source: None, counts: ImportCounts::default() };
+    let state = ImportState { images: &images, graphs: ProbeGraphs::new(&images), tally: BranchPathTally::default() };
+    let mut reader = BranchImporter {
+        state,
+        space: AddressSpace::new(&images),
+        walks: HashMap::new(),
+        source: None,
+        counts: ImportedSampleCounts::default(),
+    };
     let failed = |line: u64| move |what: String| ImportError::Text { path: name.to_owned(), line, what };
     for (number, line) in text.split(b'\n').enumerate() {
         let line = line.map_err(|source| ImportError::Read { path: name.to_owned(), source })?;
-        let line = perf_script::parse(&String::from_utf8_lossy(&line)).map_err(failed(number as u64 + 1))?;
-        reader.handle_line(line)?.map_err(failed(number as u64 + 1))?;
+        let line = perf_script::parse_script_line(&String::from_utf8_lossy(&line)).map_err(failed(number as u64 + 1))?;
+        reader.handle_script_line(line)?.map_err(failed(number as u64 + 1))?;
     }
-    let BranchReader { state, counts, source, .. } = reader.finish();
+    let BranchImporter { state, counts, source, .. } = reader.finish();
     let (tally, source) = (state.tally, source.unwrap_or(SamplingSource::BranchRecords));
     if counts.records > 0 && counts.in_programs == 0 {
         let what = format!(
@@ -99,24 +104,24 @@ pub fn import(
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct ImportCounts {
+struct ImportedSampleCounts {
     samples: u64,
     windows: u64,
     records: u64,
     in_programs: u64,
 }
 
-struct BranchReader<'a> {
+struct BranchImporter<'a> {
     state: ImportState<'a>,
     space: AddressSpace<'a, ProbedImage>,
     walks: HashMap<ScriptThread, ThreadWalk>,
     source: Option<SamplingSource>,
-    counts: ImportCounts,
+    counts: ImportedSampleCounts,
 }
 
-impl BranchReader<'_> {
+impl BranchImporter<'_> {
     /// Handles a line. The inner error is for a line that contradicts earlier ones.
-    fn handle_line(&mut self, line: ScriptLine) -> Result<Result<(), String>, BinaryError> {
+    fn handle_script_line(&mut self, line: ScriptLine) -> Result<Result<(), String>, BinaryError> {
         match line {
             ScriptLine::Nothing => {}
             ScriptLine::Mapping(mapping) => self.space.map(&mapping)?,
@@ -189,7 +194,7 @@ impl BranchReader<'_> {
     }
 }
 
-fn profile(images: Vec<ProbedImage>, tally: Tally, counts: ImportCounts, source: SamplingSource, run: Run) -> Profile {
+fn profile(images: Vec<ProbedImage>, tally: BranchPathTally, counts: ImportedSampleCounts, source: SamplingSource, run: Run) -> Profile {
     let by_unit = group_by_unit(&images, tally.paths);
     let estimate = |seen: &TallyPath| match source {
         SamplingSource::BranchTrace => seen.times,

@@ -18,7 +18,7 @@ pub fn programs_with_addresses(text: impl BufRead, name: &Path, store: Option<&U
     for line in text.split(b'\n') {
         let line = line.map_err(|source| ImportError::Read { path: name.to_owned(), source })?;
         // Ignore other lines, and samples without branch fields.
-        let Ok(ScriptLine::Mapping(mapping)) = perf_script::parse(&String::from_utf8_lossy(&line)) else { continue };
+        let Ok(ScriptLine::Mapping(mapping)) = perf_script::parse_script_line(&String::from_utf8_lossy(&line)) else { continue };
         let path = PathBuf::from(&mapping.path);
         if !path.is_file() || !seen.insert(path.clone()) {
             continue;

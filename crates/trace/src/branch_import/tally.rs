@@ -16,7 +16,7 @@ pub struct TallyPath {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
+pub struct BranchPathTally {
     pub paths: HashMap<TallyPathKey, TallyPath>,
     pub whole_paths: u64,
     pub losses: Losses,
@@ -24,7 +24,7 @@ pub struct Tally {
     pub uncertain: BTreeMap<(usize, ProbedFunction), u64>,
 }
 
-impl Tally {
+impl BranchPathTally {
     pub fn count(&mut self, path: TallyPathKey, weight: f64) {
         let seen = self.paths.entry(path).or_default();
         seen.times += 1;

@@ -8,11 +8,11 @@
 //! A path counts if its start and end were seen. A window of `w` records can contain a path that spans `n` records at `w - n + 1`
 //! positions, so that long paths are seen less often than short ones. To correct this, each path counts `w / (w - n + 1)`.
 
-use super::frame::{BranchFrame, FramePath, FrameUpdate, observation_weight};
-use super::tally::Tally;
+use super::frame::{BranchFrame, BranchFrameUpdate, FramePathState, observation_weight};
+use super::tally::BranchPathTally;
 use crate::probe_graphs::ProbeGraphs;
 use trodden_binary::instruction::{BranchInstruction, MAX_INSTRUCTION_LENGTH};
-use trodden_binary::{BinaryError, CodeRange, Connection, PlacedProbe, ProbedImage};
+use trodden_binary::{BinaryError, BlockConnection, CodeRange, PlacedProbe, ProbedImage};
 use trodden_unit::probes::ProbeEvent;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum AddressPlace {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum ControlPosition {
+enum ControlLocation {
     Unknown,
     /// In the function on top of the stack.
     InFunction {
@@ -43,7 +43,7 @@ enum ControlPosition {
 #[derive(Clone, Debug)]
 pub struct ThreadWalk {
     frames: Vec<BranchFrame>,
-    position: ControlPosition,
+    position: ControlLocation,
     stretch: u64,
     /// Number of branch records per sample (window); `None` for a trace of all branches.
     window: Option<u64>,
@@ -52,29 +52,29 @@ pub struct ThreadWalk {
 pub struct ImportState<'a> {
     pub images: &'a [ProbedImage],
     pub graphs: ProbeGraphs<'a>,
-    pub tally: Tally,
+    pub tally: BranchPathTally,
 }
 
 impl ThreadWalk {
     /// Starts a walk through a sample with this number of records, or, with `None`, through a trace of all branches.
     pub fn new(window: Option<u64>) -> ThreadWalk {
-        ThreadWalk { frames: Vec::new(), position: ControlPosition::Unknown, stretch: 0, window }
+        ThreadWalk { frames: Vec::new(), position: ControlLocation::Unknown, stretch: 0, window }
     }
 
     pub fn handle_branch(&mut self, state: &mut ImportState, from: AddressPlace, to: AddressPlace) -> Result<(), BinaryError> {
         match (self.position, from) {
-            (ControlPosition::InFunction { image, range, address, unseen, jumped }, AddressPlace::Code(i, r, last))
+            (ControlLocation::InFunction { image, range, address, unseen, jumped }, AddressPlace::Code(i, r, last))
                 if (i, r) == (image, range) && last >= address =>
             {
-                self.handle_stretch(state, image, unseen, last, jumped)?;
+                self.follow_straight_line_code(state, image, unseen, last, jumped)?;
             }
-            (ControlPosition::InFunction { image, range, address, unseen, jumped }, AddressPlace::Outside) => match to {
+            (ControlLocation::InFunction { image, range, address, unseen, jumped }, AddressPlace::Outside) => match to {
                 // After an interrupt, control returns to the interrupted instruction.
                 AddressPlace::Code(i, r, back) if (i, r) == (image, range) && back >= address => {
                     if back > address {
-                        self.handle_stretch(state, image, unseen, back - 1, jumped)?;
+                        self.follow_straight_line_code(state, image, unseen, back - 1, jumped)?;
                     }
-                    self.position = ControlPosition::InFunction {
+                    self.position = ControlLocation::InFunction {
                         image,
                         range,
                         address: back,
@@ -86,19 +86,19 @@ impl ThreadWalk {
                 }
                 _ => self.leave_top_frame(address, state.images[image].ranges[range].end),
             },
-            (ControlPosition::InFunction { .. }, _) => self.break_off(state),
-            (ControlPosition::Elsewhere, AddressPlace::Code(..)) => self.break_off(state),
+            (ControlLocation::InFunction { .. }, _) => self.break_off_paths(state),
+            (ControlLocation::Elsewhere, AddressPlace::Code(..)) => self.break_off_paths(state),
             _ => {}
         }
         match from {
             AddressPlace::Code(image, range, address) => {
-                if self.frames.is_empty() || matches!(self.position, ControlPosition::Unknown) {
+                if self.frames.is_empty() || matches!(self.position, ControlLocation::Unknown) {
                     let function = state.images[image].ranges[range].function;
                     self.frames.push(BranchFrame::unknown(image, function));
                 }
-                self.handle_departure(state, (image, range, address), to)?;
+                self.handle_departing_branch(state, (image, range, address), to)?;
             }
-            _ => self.handle_arrival(state, to, false)?,
+            _ => self.handle_arrival_from_elsewhere(state, to, false)?,
         }
         self.stretch += 1;
         Ok(())
@@ -107,20 +107,20 @@ impl ThreadWalk {
     /// Ends all current paths, since their continuations are unknown.
     pub fn cut_off(&mut self, state: &mut ImportState) {
         for frame in self.frames.drain(..) {
-            frame.cut_off(&mut state.tally);
+            frame.count_path_as_lost(&mut state.tally);
         }
-        self.position = ControlPosition::Unknown;
+        self.position = ControlLocation::Unknown;
     }
 
     /// Handles the end of the thread: its current paths remain unfinished.
     pub fn end(&mut self, state: &mut ImportState) {
         while let Some(frame) = self.frames.pop() {
-            self.leave_unfinished(state, frame);
+            self.leave_path_unfinished(state, frame);
         }
-        self.position = ControlPosition::Unknown;
+        self.position = ControlLocation::Unknown;
     }
 
-    fn break_off(&mut self, state: &mut ImportState) {
+    fn break_off_paths(&mut self, state: &mut ImportState) {
         state.tally.losses.broken += 1;
         self.cut_off(state);
     }
@@ -129,11 +129,11 @@ impl ThreadWalk {
         if let Some(top) = self.frames.last_mut() {
             top.return_range = Some((first, last));
         }
-        self.position = ControlPosition::Elsewhere;
+        self.position = ControlLocation::Elsewhere;
     }
 
     /// Handles a branch in the function on top of the stack, to another place in this function or to other code.
-    fn handle_departure(
+    fn handle_departing_branch(
         &mut self,
         state: &mut ImportState,
         (image, range, address): (usize, usize, u64),
@@ -151,22 +151,22 @@ impl ThreadWalk {
                     AddressPlace::Code(i, r, target) if state.images[i].ranges[r].start == target => {
                         self.enter_function(state, i, r, target)
                     }
-                    _ => self.handle_arrival(state, to, false)?,
+                    _ => self.handle_arrival_from_elsewhere(state, to, false)?,
                 }
             }
             Some(BranchInstruction::Return) => {
                 self.finish_top_frame(state, false)?;
-                self.handle_arrival(state, to, true)?;
+                self.handle_arrival_from_elsewhere(state, to, true)?;
             }
             _ => {
                 let own = state.images[image].ranges[range].function;
                 match to {
                     AddressPlace::Code(i, r, target) if i == image && state.images[i].ranges[r].function == own => {
-                        self.position = ControlPosition::InFunction { image, range: r, address: target, unseen: target, jumped: true };
+                        self.position = ControlLocation::InFunction { image, range: r, address: target, unseen: target, jumped: true };
                     }
                     _ => {
                         self.finish_top_frame(state, matches!(kind, Some(BranchInstruction::Conditional(_))))?;
-                        self.handle_arrival(state, to, false)?;
+                        self.handle_arrival_from_elsewhere(state, to, false)?;
                     }
                 }
             }
@@ -177,13 +177,13 @@ impl ThreadWalk {
     fn enter_function(&mut self, state: &ImportState, image: usize, range: usize, address: u64) {
         let function = state.images[image].ranges[range].function;
         self.frames.push(BranchFrame { is_fresh: true, ..BranchFrame::unknown(image, function) });
-        self.position = ControlPosition::InFunction { image, range, address, unseen: address, jumped: true };
+        self.position = ControlLocation::InFunction { image, range, address, unseen: address, jumped: true };
     }
 
     /// Handles the arrival of control from other code.
-    fn handle_arrival(&mut self, state: &mut ImportState, to: AddressPlace, returned: bool) -> Result<(), BinaryError> {
+    fn handle_arrival_from_elsewhere(&mut self, state: &mut ImportState, to: AddressPlace, returned: bool) -> Result<(), BinaryError> {
         let AddressPlace::Code(image, range, address) = to else {
-            self.position = ControlPosition::Elsewhere;
+            self.position = ControlLocation::Elsewhere;
             return Ok(());
         };
         let CodeRange { start, function, .. } = state.images[image].ranges[range];
@@ -192,8 +192,8 @@ impl ThreadWalk {
         if let Some(at) = self.frames.iter().rposition(is_return) {
             // If the function was interrupted before an instruction, the probes there were handled already.
             let unseen = address + u64::from(self.frames[at].return_range.is_some_and(|(first, _)| first == address));
-            self.unwind_to(state, at);
-            self.position = ControlPosition::InFunction { image, range, address, unseen, jumped: false };
+            self.unwind_to_frame(state, at);
+            self.position = ControlLocation::InFunction { image, range, address, unseen, jumped: false };
             return Ok(());
         }
         if address == start && !returned {
@@ -205,7 +205,7 @@ impl ThreadWalk {
         for at in (0..self.frames.len()).rev().filter(|_| !returned) {
             let Some((block, _)) = self.frames[at].last_block.filter(|_| is_own(&self.frames[at])) else { continue };
             let flow = state.graphs.graph_of((image, function))?;
-            let is_connected = |n| matches!(flow.connect(block, Some(n)), Connection::Unique(_) | Connection::Inferred(_));
+            let is_connected = |n| matches!(flow.connect(block, Some(n)), BlockConnection::Unique(_) | BlockConnection::Inferred(_));
             let fits = next.is_some_and(is_connected) || flow.continuation_of_second_return(next).is_some();
             if fits {
                 landing = Some(at);
@@ -215,39 +215,40 @@ impl ThreadWalk {
         }
         match landing {
             Some(at) => {
-                self.unwind_to(state, at);
-                self.restart_path(state, next)?;
+                self.unwind_to_frame(state, at);
+                self.restart_path_after_setjmp(state, next)?;
             }
             None => {
                 self.cut_off(state);
                 self.frames.push(BranchFrame::unknown(image, function));
             }
         }
-        self.position = ControlPosition::InFunction { image, range, address, unseen: address, jumped: true };
+        self.position = ControlLocation::InFunction { image, range, address, unseen: address, jumped: true };
         Ok(())
     }
 
     /// Ends all functions above index `at` on the stack. The function at that index continues.
-    fn unwind_to(&mut self, state: &mut ImportState, at: usize) {
+    fn unwind_to_frame(&mut self, state: &mut ImportState, at: usize) {
         while self.frames.len() > at + 1 {
             let frame = self.frames.pop().expect("there are more");
-            self.leave_unfinished(state, frame);
+            self.leave_path_unfinished(state, frame);
         }
         self.frames[at].return_range = None;
     }
 
     /// If control has arrived after a call that returns twice, the current path ends and a new one begins.
-    fn restart_path(&mut self, state: &mut ImportState, next: Option<u32>) -> Result<(), BinaryError> {
+    fn restart_path_after_setjmp(&mut self, state: &mut ImportState, next: Option<u32>) -> Result<(), BinaryError> {
         let top = self.frames.last().expect("control landed in it");
         let (image, function) = (top.image, top.function);
         let flow = state.graphs.graph_of((image, function))?;
-        let Some((block, sum)) = flow.continuation_of_second_return(next).and_then(|block| Some((block, flow.restart_number(block)?)))
+        let Some((block, sum)) =
+            flow.continuation_of_second_return(next).and_then(|block| Some((block, flow.path_number_after_second_return(block)?)))
         else {
             return Ok(());
         };
         let frame = self.frames.last().expect("control landed in it").clone();
-        self.leave_unfinished(state, frame);
-        let path = Some(FramePath { sum, first_stretch: self.stretch + 1, reached: Vec::new(), blocks: 0 });
+        self.leave_path_unfinished(state, frame);
+        let path = Some(FramePathState { sum, first_stretch: self.stretch + 1, reached: Vec::new(), blocks: 0 });
         let top = self.frames.last_mut().expect("control landed in it");
         // The block after the call starts the path, so no connection to it is searched for. If it has an address, it is about to be seen.
         let at = (next != Some(block)).then_some((block, self.stretch + 1));
@@ -255,7 +256,14 @@ impl ThreadWalk {
         Ok(())
     }
 
-    fn handle_stretch(&mut self, state: &mut ImportState, image: usize, first: u64, last: u64, jumped: bool) -> Result<(), BinaryError> {
+    fn follow_straight_line_code(
+        &mut self,
+        state: &mut ImportState,
+        image: usize,
+        first: u64,
+        last: u64,
+        jumped: bool,
+    ) -> Result<(), BinaryError> {
         let Some(top) = self.frames.last() else { return Ok(()) };
         let function = top.function;
         let images = state.images;
@@ -273,7 +281,7 @@ impl ThreadWalk {
         let Some(top) = self.frames.last().filter(|_| here > 1) else { return Ok(0) };
         let Some((block, _)) = top.last_block else { return Ok(if top.is_fresh { 0 } else { here - 1 }) };
         let flow = state.graphs.graph_of((top.image, top.function))?;
-        let fits = |at: &usize| matches!(flow.connect(block, Some(probes[*at].probe.block)), Connection::Unique(_));
+        let fits = |at: &usize| matches!(flow.connect(block, Some(probes[*at].probe.block)), BlockConnection::Unique(_));
         let fitting: Vec<usize> = (0..here).filter(fits).collect();
         match fitting[..] {
             [one] => Ok(one),
@@ -293,11 +301,11 @@ impl ThreadWalk {
         }
         let top = self.frames.last_mut().expect("control is in it");
         let flow = state.graphs.graph_of((top.image, top.function))?;
-        let mut update = FrameUpdate { frame: top, flow, tally: &mut state.tally, stretch, window };
+        let mut update = BranchFrameUpdate { frame: top, flow, tally: &mut state.tally, stretch, window };
         match at.probe.event {
             ProbeEvent::Begin => update.enter_block(block),
-            ProbeEvent::Reach => update.note_reached_call(block, true),
-            ProbeEvent::End => update.end_within_block(block, true),
+            ProbeEvent::Reach => update.note_path_ending_at_call(block, true),
+            ProbeEvent::End => update.end_path_within_block(block, true),
         }
         Ok(())
     }
@@ -307,11 +315,11 @@ impl ThreadWalk {
         let (stretch, window) = (self.stretch, self.window);
         let Some(mut frame) = self.frames.pop() else { return Ok(()) };
         let flow = state.graphs.graph_of((frame.image, frame.function))?;
-        FrameUpdate { frame: &mut frame, flow, tally: &mut state.tally, stretch, window }.leave_function(by_condition);
+        BranchFrameUpdate { frame: &mut frame, flow, tally: &mut state.tally, stretch, window }.handle_function_exit(by_condition);
         Ok(())
     }
 
-    fn leave_unfinished(&self, state: &mut ImportState, mut frame: BranchFrame) {
+    fn leave_path_unfinished(&self, state: &mut ImportState, mut frame: BranchFrame) {
         match frame.path.take() {
             Some(path) => {
                 let weight = observation_weight(self.window, self.stretch, path.first_stretch);

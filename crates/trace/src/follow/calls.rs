@@ -4,31 +4,33 @@
 use super::Following;
 use crate::CollectError;
 use crate::images::{self, Library};
-use crate::ptrace::{self, CallStop, Registers, Resume, Tid};
+use crate::ptrace::{self, Registers, ResumeMode, SystemCallStop, Tid};
 use crate::repeat::{CallEntry, Repeater};
 use crate::sink::{SinkFlow, ThreadNumber};
 use crate::subject::TracedProcess;
 use crate::watch::Watch;
 
 /// Flag of `clone` that keeps the new task from being traced.
-const UNTRACED: u64 = libc::CLONE_UNTRACED as u64;
+const UNTRACED_FLAG: u64 = libc::CLONE_UNTRACED as u64;
 
 impl Following<'_, '_> {
     pub(super) fn handle_system_call(&mut self, thread: Tid, number: ThreadNumber) -> Result<SinkFlow, CollectError> {
-        match ptrace::system_call(thread)? {
-            CallStop::Entry { number: call, arguments } => self.enter_call(thread, number, call, arguments).map(|()| SinkFlow::Continue),
-            CallStop::Exit { result } => self.leave_call(thread, number, result),
-            CallStop::NotAtCall => self.resume(thread, 0).map(|()| SinkFlow::Continue),
+        match ptrace::read_system_call_stop(thread)? {
+            SystemCallStop::Entry { number: call, arguments } => {
+                self.handle_call_entry(thread, number, call, arguments).map(|()| SinkFlow::Continue)
+            }
+            SystemCallStop::Exit { result } => self.handle_call_exit(thread, number, result),
+            SystemCallStop::NotAtCall => self.resume(thread, 0).map(|()| SinkFlow::Continue),
         }
     }
 
-    fn enter_call(&mut self, thread: Tid, number: ThreadNumber, call: u64, arguments: [u64; 6]) -> Result<(), CollectError> {
-        let input = self.code_input(call, &arguments);
+    fn handle_call_entry(&mut self, thread: Tid, number: ThreadNumber, call: u64, arguments: [u64; 6]) -> Result<(), CollectError> {
+        let input = self.find_call_input_with_code(call, &arguments);
         if self.defer_call(thread, call, &arguments, input.as_ref())? {
             return Ok(());
         }
         let arguments = match input {
-            Some(input) => self.redirect_input(thread, input, arguments)?,
+            Some(input) => self.redirect_call_input(thread, input, arguments)?,
             None => arguments,
         };
         let memory = &self.subject.memory;
@@ -43,80 +45,80 @@ impl Following<'_, '_> {
             self.followed.stack = self.watch.stack(self.subject, thread).unwrap_or_default();
         }
         if call as i64 == libc::SYS_clone3 {
-            self.trace_clone3_child(thread, arguments[0])?;
+            self.force_tracing_of_clone3_child(thread, arguments[0])?;
         }
         if self.failure.is_none() {
             self.release_changed_code(thread, call, &arguments)?;
         }
-        self.raise_limit(thread, call, &arguments)?;
+        self.raise_address_space_limit(thread, call, &arguments)?;
         let memory = &self.subject.memory;
         match self.calls.enter(thread, number, call, arguments, memory) {
             // A task that shares the memory must be traced, since it runs into the same breakpoints.
-            CallEntry::Run if call as i64 == libc::SYS_clone && arguments[0] & UNTRACED != 0 => {
+            CallEntry::Run if call as i64 == libc::SYS_clone && arguments[0] & UNTRACED_FLAG != 0 => {
                 self.tasks.get_mut(&thread).expect("the thread is known").original_arguments = Some([arguments[0], arguments[1]]);
-                ptrace::set_registers(thread, &Registers { rdi: arguments[0] & !UNTRACED, ..ptrace::registers(thread)? })?;
+                ptrace::write_registers(thread, &Registers { rdi: arguments[0] & !UNTRACED_FLAG, ..ptrace::read_registers(thread)? })?;
             }
-            CallEntry::Run if self.sets_filter(call, &arguments) => {
+            CallEntry::Run if self.installs_filter(call, &arguments) => {
                 self.deferred_filters.insert(thread, (call, arguments));
-                ptrace::set_registers(thread, &Registers { orig_rax: u64::MAX, ..ptrace::registers(thread)? })?;
+                ptrace::write_registers(thread, &Registers { orig_rax: u64::MAX, ..ptrace::read_registers(thread)? })?;
             }
             CallEntry::Run => {}
             // The program's system call filter must see this call, too, so it is made, and its result is replaced afterwards.
             CallEntry::Skip if self.subject.session.is_filtered() => {}
             CallEntry::RunWith([rdi, rsi]) => {
                 self.tasks.get_mut(&thread).expect("the thread is known").original_arguments = Some([arguments[0], arguments[1]]);
-                ptrace::set_registers(thread, &Registers { rdi, rsi, ..ptrace::registers(thread)? })?;
+                ptrace::write_registers(thread, &Registers { rdi, rsi, ..ptrace::read_registers(thread)? })?;
             }
             CallEntry::Skip => {
-                ptrace::set_registers(thread, &Registers { orig_rax: u64::MAX, ..ptrace::registers(thread)? })?;
+                ptrace::write_registers(thread, &Registers { orig_rax: u64::MAX, ..ptrace::read_registers(thread)? })?;
             }
         }
-        Ok(self.subject.session.resume(thread, Resume::ToSystemCall, 0)?)
+        Ok(self.subject.session.resume(thread, ResumeMode::ToSystemCall, 0)?)
     }
 
-    fn leave_call(&mut self, thread: Tid, number: ThreadNumber, result: i64) -> Result<SinkFlow, CollectError> {
-        if self.make_deferred_call(thread)? {
+    fn handle_call_exit(&mut self, thread: Tid, number: ThreadNumber, result: i64) -> Result<SinkFlow, CollectError> {
+        if self.prepare_and_repeat_call(thread)? {
             return Ok(SinkFlow::Continue);
         }
-        self.restore_input(thread)?;
+        self.restore_call_input(thread)?;
         let task = self.tasks.get_mut(&thread).expect("the thread is known");
         task.sets_action = false;
         if std::mem::take(&mut task.changes_mask) {
-            self.subject.session.note_mask(thread)?;
+            self.subject.session.note_signal_mask(thread)?;
         }
         let memory = &self.subject.memory;
         if let Some((place, flags)) = self.pending_clone_flags.remove(&thread) {
             memory.write(place, &flags.to_le_bytes())?;
         }
         if let Some([rdi, rsi]) = self.tasks.get_mut(&thread).and_then(|task| task.original_arguments.take()) {
-            ptrace::set_registers(thread, &Registers { rdi, rsi, ..ptrace::registers(thread)? })?;
+            ptrace::write_registers(thread, &Registers { rdi, rsi, ..ptrace::read_registers(thread)? })?;
         }
-        if self.repeat_unguarded(thread, result)? {
+        if self.repeat_call_unguarded(thread, result)? {
             return Ok(SinkFlow::Continue);
         }
         let result = match self.deferred_filters.remove(&thread) {
-            Some((call, arguments)) => self.set_filter(thread, call, arguments)?,
+            Some((call, arguments)) => self.install_deferred_filter(thread, call, arguments)?,
             None => result,
         };
         let memory = &self.subject.memory;
-        let call = ptrace::registers(thread)?;
+        let call = ptrace::read_registers(thread)?;
         self.hide_changes(&call, result)?;
-        self.lower_limit(thread, &call, result)?;
-        if self.calls.reads_mappings(thread) {
-            self.calls.shown.note_data_views(self.subject.session.guard().data_pages());
+        self.show_own_address_space_limit(thread, &call, result)?;
+        if self.calls.is_reading_mappings(thread) {
+            self.calls.shown.note_pages_in_data_view(self.subject.session.guard().data_pages());
         }
         if let Some(result) = self.calls.exit(thread, number, result, memory)? {
-            let registers = ptrace::registers(thread)?;
-            ptrace::set_registers(thread, &Registers { rax: result as u64, ..registers })?;
+            let registers = ptrace::read_registers(thread)?;
+            ptrace::write_registers(thread, &Registers { rax: result as u64, ..registers })?;
         }
         if self.failure.is_some() {
             // The collection is ending, and nothing more is watched.
             self.resume(thread, 0)?;
             return Ok(SinkFlow::Stop);
         }
-        self.handle_mapping(thread, &call, result)?;
-        self.renew_guard(thread)?;
-        let registers = ptrace::registers(thread)?;
+        self.handle_mapping_change(thread, &call, result)?;
+        self.renew_lifted_guard(thread)?;
+        let registers = ptrace::read_registers(thread)?;
         let task = self.tasks.get_mut(&thread).expect("the thread is known");
         let again = std::mem::take(&mut task.is_returning) && task.return_from_handler((registers.rip, registers.rsp));
         self.subject.session.restore_injected_trap(thread)?;
@@ -127,11 +129,11 @@ impl Following<'_, '_> {
 
     /// Handles the start of `clone3`, whose flags are in memory. As for `clone`, a task that shares the memory must be traced. The flags
     /// are restored when the call has ended.
-    fn trace_clone3_child(&mut self, thread: Tid, place: u64) -> Result<(), CollectError> {
+    fn force_tracing_of_clone3_child(&mut self, thread: Tid, place: u64) -> Result<(), CollectError> {
         let memory = &self.subject.memory;
         // If the memory is not mapped, the kernel reports that to the program.
         let Ok(flags) = memory.word(place) else { return Ok(()) };
-        if flags & UNTRACED != 0 && memory.write(place, &(flags & !UNTRACED).to_le_bytes()).is_ok() {
+        if flags & UNTRACED_FLAG != 0 && memory.write(place, &(flags & !UNTRACED_FLAG).to_le_bytes()).is_ok() {
             self.pending_clone_flags.insert(thread, (place, flags));
         }
         Ok(())
@@ -139,7 +141,7 @@ impl Following<'_, '_> {
 
     /// Handles the end of a system call that may have mapped or unmapped memory: watches a library that it has mapped, and forgets one
     /// that it has unmapped.
-    fn handle_mapping(&mut self, thread: Tid, call: &Registers, result: i64) -> Result<(), CollectError> {
+    fn handle_mapping_change(&mut self, thread: Tid, call: &Registers, result: i64) -> Result<(), CollectError> {
         let is_done = !(-4095..0).contains(&result);
         self.handle_memory_changes(thread, is_done)?;
         if !is_done {
@@ -163,7 +165,7 @@ impl Following<'_, '_> {
             libc::SYS_munmap => {
                 for image in self.watch.unmap(&(call.rdi..call.rdi.saturating_add(call.rsi)), &self.subject.memory) {
                     let (start, size) = (image.area.start, image.area.end - image.area.start);
-                    self.subject.inject(thread, Some(self.subject.area), libc::SYS_munmap, [start, size, 0, 0, 0, 0])?;
+                    self.subject.inject_system_call(thread, Some(self.subject.area), libc::SYS_munmap, [start, size, 0, 0, 0, 0])?;
                     self.calls.shown.forget(&image.area, &image.code);
                 }
                 Ok(())

@@ -29,14 +29,14 @@ mod signals;
 
 pub use calls::watch_library;
 
-use self::copied_input::{InputBuffers, RedirectedCall};
+use self::copied_input::{InputBuffers, RedirectedInputCall};
 use self::own_code::MemoryChange;
 use self::own_reads::DeferredCall;
 use self::restrictions::restore_limit;
 use crate::CollectError;
-use crate::followed_thread::{Role, Task};
+use crate::followed_thread::{FollowedTask, ThreadRole};
 use crate::journal::AddressLimit;
-use crate::ptrace::{PtraceStop, Resume, TaskKind, Tid, restart_interrupted_call, unless_gone};
+use crate::ptrace::{PtraceStop, ResumeMode, TaskKind, Tid, ignore_ended_thread, restart_interrupted_call};
 use crate::repeat::Repeater;
 use crate::sink::{FallibleSink, Sink, SinkFlow, ThreadNumber};
 use crate::subject::TracedProcess;
@@ -62,7 +62,7 @@ pub enum FollowEnding {
 
 /// The outcome of following a traced program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Followed {
+pub struct FollowOutcome {
     /// How the trace ended.
     pub ending: FollowEnding,
     /// Wait status of the process, if it ended while it was followed.
@@ -128,7 +128,7 @@ pub fn follow(
     sink: &mut dyn Sink,
     stop: &AtomicBool,
     note: fn(&str),
-) -> Result<Followed, CollectError> {
+) -> Result<FollowOutcome, CollectError> {
     calls.begin(subject.process);
     let sink = &mut FallibleSink { sink, error: None };
     let mut state = Following::new(subject, watch, calls, sink, note);
@@ -161,7 +161,7 @@ pub fn follow(
     }
 }
 
-impl Followed {
+impl FollowOutcome {
     /// Returns the file addresses of code that was not watched to the end.
     pub fn released_code(&self) -> impl Iterator<Item = Range<u64>> {
         self.changed_code.iter().chain(&self.read_code).cloned()
@@ -169,7 +169,7 @@ impl Followed {
 }
 
 /// Ignores the error of a request that failed because the thread was killed after its stop. The thread's end is reported next.
-fn unless_killed(error: CollectError) -> Result<SinkFlow, CollectError> {
+fn ignore_killed_thread(error: CollectError) -> Result<SinkFlow, CollectError> {
     match error {
         CollectError::System(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(SinkFlow::Continue),
         other => Err(other),
@@ -182,7 +182,7 @@ struct Following<'a, 'w> {
     calls: &'a mut Repeater,
     sink: &'a mut dyn Sink,
     note: fn(&str),
-    tasks: HashMap<Tid, Task>,
+    tasks: HashMap<Tid, FollowedTask>,
     /// First stops of new tasks that were reported before the event of the parent that created them.
     early_stops: HashMap<Tid, PtraceStop>,
     /// Threads whose `vfork` child has not executed a different program yet.
@@ -198,11 +198,11 @@ struct Following<'a, 'w> {
     /// System calls that are skipped and made again later, by thread.
     deferred_calls: HashMap<Tid, (u64, DeferredCall)>,
     /// System calls under way that read copies of code, by thread.
-    redirected_calls: HashMap<Tid, RedirectedCall>,
+    redirected_calls: HashMap<Tid, RedirectedInputCall>,
     buffers: InputBuffers,
     /// Threads in a system call during which code is not guarded.
     lifting: HashSet<Tid>,
-    followed: Followed,
+    followed: FollowOutcome,
     /// The counter that supplies the results of `rdtsc`.
     cycles: u64,
     /// True once the process has ended or executed a different program, so that the image is gone.
@@ -217,7 +217,7 @@ struct Following<'a, 'w> {
 
 impl<'a, 'w> Following<'a, 'w> {
     fn new(subject: &'a TracedProcess, watch: &'a mut Watch<'w>, calls: &'a mut Repeater, sink: &'a mut dyn Sink, note: fn(&str)) -> Self {
-        let followed = Followed {
+        let followed = FollowOutcome {
             ending: FollowEnding::Detached,
             status: None,
             threads: 0,
@@ -268,16 +268,16 @@ impl Following<'_, '_> {
     fn begin(&mut self, threads: &[Tid]) {
         let mut numbers = Vec::new();
         for thread in threads {
-            let (task, number) = self.new_thread();
+            let (task, number) = self.number_new_thread();
             self.tasks.insert(*thread, task);
             numbers.push((*thread, number));
         }
         for (thread, number) in numbers {
             let session = &self.subject.session;
-            let begun = session.note_mask(thread).map_err(CollectError::from);
+            let begun = session.note_signal_mask(thread).map_err(CollectError::from);
             let begun = begun.and_then(|()| self.watch.begin_thread(self.subject, thread, number, self.sink));
             let begun = begun.and_then(|()| session.restore_injected_trap(thread));
-            if let Err(error) = begun.map(|()| SinkFlow::Continue).or_else(unless_killed) {
+            if let Err(error) = begun.map(|()| SinkFlow::Continue).or_else(ignore_killed_thread) {
                 self.failure = Some(error);
                 // All threads are still stopped, so they can be detached.
                 return;
@@ -293,7 +293,7 @@ impl Following<'_, '_> {
 
     /// Handles an event. An error is kept until the program has been detached.
     fn handle(&mut self, thread: Tid, what: PtraceStop) -> SinkFlow {
-        match self.handle_stop(thread, what).or_else(unless_killed) {
+        match self.handle_stop(thread, what).or_else(ignore_killed_thread) {
             Ok(flow) => flow,
             Err(error) => {
                 self.failure.get_or_insert(error);
@@ -303,10 +303,10 @@ impl Following<'_, '_> {
         }
     }
 
-    fn new_thread(&mut self) -> (Task, ThreadNumber) {
+    fn number_new_thread(&mut self) -> (FollowedTask, ThreadNumber) {
         self.followed.threads += 1;
         let number = ThreadNumber(self.followed.threads - 1);
-        (Task::new(Role::Recorded(number)), number)
+        (FollowedTask::new(ThreadRole::Recorded(number)), number)
     }
 
     fn handle_stop(&mut self, thread: Tid, what: PtraceStop) -> Result<SinkFlow, CollectError> {
@@ -325,7 +325,7 @@ impl Following<'_, '_> {
                     self.tasks.remove(&thread);
                 }
             }
-            (PtraceStop::GroupStopped, role) => self.handle_group_stop(thread, role)?,
+            (PtraceStop::GroupStopped, role) => self.handle_stop_by_signal(thread, role)?,
             (PtraceStop::Created { child, kind }, _) => {
                 if kind == TaskKind::Vfork {
                     self.in_vfork.insert(thread);
@@ -335,41 +335,41 @@ impl Following<'_, '_> {
             }
             // The thread stops for an earlier request, which no longer matters.
             (PtraceStop::Interrupted, _) => {
-                unless_gone(restart_interrupted_call(thread))?;
+                ignore_ended_thread(restart_interrupted_call(thread))?;
                 self.resume(thread, 0)?;
             }
             (PtraceStop::VforkDone, _) => {
                 self.in_vfork.remove(&thread);
                 self.resume(thread, 0)?;
             }
-            (PtraceStop::Exec, Role::Unrecorded) => {
+            (PtraceStop::Exec, ThreadRole::Unrecorded) => {
                 restore_limit(&self.subject.session, thread);
                 if !self.release_unprivileged(thread)? {
                     self.resume(thread, 0)?;
                 }
             }
-            (PtraceStop::Exec, Role::Recorded(_)) => self.handle_exec(thread)?,
-            (PtraceStop::Ending, role) => self.handle_ending(thread, role)?,
-            (PtraceStop::SystemCall, Role::Recorded(number)) => return self.handle_system_call(thread, number),
-            (PtraceStop::Signal(libc::SIGSEGV), Role::Recorded(number)) => return self.handle_fault(thread, number),
-            (PtraceStop::Signal(libc::SIGSEGV), _) if self.emulate_time_stamp(thread)? => self.resume(thread, 0)?,
-            (PtraceStop::Signal(signal), Role::Recorded(number)) => return self.handle_signal(thread, number, signal),
-            (PtraceStop::Signal(signal), Role::Unrecorded) => self.resume(thread, signal)?,
+            (PtraceStop::Exec, ThreadRole::Recorded(_)) => self.handle_exec(thread)?,
+            (PtraceStop::Ending, role) => self.record_stack_before_exit(thread, role)?,
+            (PtraceStop::SystemCall, ThreadRole::Recorded(number)) => return self.handle_system_call(thread, number),
+            (PtraceStop::Signal(libc::SIGSEGV), ThreadRole::Recorded(number)) => return self.handle_fault(thread, number),
+            (PtraceStop::Signal(libc::SIGSEGV), _) if self.emulate_rdtsc(thread)? => self.resume(thread, 0)?,
+            (PtraceStop::Signal(signal), ThreadRole::Recorded(number)) => return self.handle_signal(thread, number, signal),
+            (PtraceStop::Signal(signal), ThreadRole::Unrecorded) => self.resume(thread, signal)?,
             _ => self.resume(thread, 0)?,
         }
         Ok(SinkFlow::Continue)
     }
 
     fn resume(&self, thread: Tid, signal: i32) -> Result<(), CollectError> {
-        let recorded = self.tasks.get(&thread).is_some_and(|t| matches!(t.role, Role::Recorded(_)));
-        let how = if recorded { self.watch.resume(thread) } else { Resume::Continue };
+        let recorded = self.tasks.get(&thread).is_some_and(|t| matches!(t.role, ThreadRole::Recorded(_)));
+        let how = if recorded { self.watch.resume(thread) } else { ResumeMode::Continue };
         Ok(self.subject.session.resume(thread, how, signal)?)
     }
 
     fn handle_end(&mut self, thread: Tid, status: i32) -> io::Result<()> {
         self.tasks.remove(&thread);
         self.in_vfork.remove(&thread);
-        self.forget_calls(thread);
+        self.forget_pending_calls(thread);
         self.subject.session.signals.borrow_mut().forget(thread);
         self.watch.end_thread(thread, self.sink)?;
         if thread != self.subject.process {
@@ -383,23 +383,23 @@ impl Following<'_, '_> {
             };
         }
         // The collection does not wait for the end of unrecorded threads.
-        self.tasks.retain(|_, task| matches!(task.role, Role::Recorded(_)));
+        self.tasks.retain(|_, task| matches!(task.role, ThreadRole::Recorded(_)));
         Ok(())
     }
 
     /// Handles a stop of the process by a signal.
-    fn handle_group_stop(&mut self, thread: Tid, role: Role) -> io::Result<()> {
+    fn handle_stop_by_signal(&mut self, thread: Tid, role: ThreadRole) -> io::Result<()> {
         let process = self.subject.process;
-        if thread == process && role != Role::Unrecorded {
+        if thread == process && role != ThreadRole::Unrecorded {
             (self.note)(&format!("process {process} is stopped by a signal. Nothing is recorded until you run `kill -CONT {process}`"));
         }
         self.subject.session.listen(thread)
     }
 
     /// Records the call stack of a thread that is about to end, while its memory still exists.
-    fn handle_ending(&mut self, thread: Tid, role: Role) -> Result<(), CollectError> {
+    fn record_stack_before_exit(&mut self, thread: Tid, role: ThreadRole) -> Result<(), CollectError> {
         self.tasks.entry(thread).and_modify(|task| task.is_ending = true);
-        if let Role::Recorded(number) = role {
+        if let ThreadRole::Recorded(number) = role {
             let stack = self.watch.stack(self.subject, thread);
             if thread == self.subject.process || self.followed.stack.is_empty() {
                 self.followed.stack = stack.clone().unwrap_or_default();

@@ -7,14 +7,14 @@
 //! effect the guard would change, end the guard.
 
 use super::Following;
-use super::copied_input::CodeInput;
-use super::own_code::{vector_buffers, words};
+use super::copied_input::CallInputWithCode;
+use super::own_code::{io_vector_buffers, read_words_of_memory};
 use crate::CollectError;
 use crate::code_guard::PAGE_SIZE;
-use crate::followed_thread::Role;
-use crate::hidden_patches::CodeFault;
-use crate::memory::pages;
-use crate::ptrace::{self, Registers, Resume, Tid, unless_gone};
+use crate::followed_thread::ThreadRole;
+use crate::hidden_patches::GuardedCodeFault;
+use crate::memory::round_to_whole_pages;
+use crate::ptrace::{self, Registers, ResumeMode, Tid, ignore_ended_thread};
 use crate::sink::{SinkFlow, ThreadNumber};
 use std::ops::Range;
 
@@ -28,7 +28,7 @@ const MAX_SEARCHED_WORDS: u64 = 64;
 const PR_SET_MDWE: u64 = 65;
 
 /// Address and length of a buffer.
-type CallBuffer = (u64, u64);
+type CallBufferRange = (u64, u64);
 
 /// What must be done before a deferred system call is made.
 pub enum DeferredCall {
@@ -47,24 +47,24 @@ impl Following<'_, '_> {
     pub(super) fn handle_fault(&mut self, thread: Tid, number: ThreadNumber) -> Result<SinkFlow, CollectError> {
         let session = self.subject.session.clone();
         match session.handle_code_fault(thread, libc::SIGSEGV) {
-            Ok(CodeFault::Foreign) if self.emulate_time_stamp(thread)? => {}
-            Ok(CodeFault::Foreign) if session.is_emulated(thread)? => self.end_guard(thread)?,
-            Ok(CodeFault::Foreign) if session.guard().key.is_some() && session.is_merged(thread, libc::SIGSEGV)? => {
+            Ok(GuardedCodeFault::Foreign) if self.emulate_rdtsc(thread)? => {}
+            Ok(GuardedCodeFault::Foreign) if session.is_emulated(thread)? => self.end_guard(thread)?,
+            Ok(GuardedCodeFault::Foreign) if session.guard().key.is_some() && session.is_merged(thread, libc::SIGSEGV)? => {
                 // A pending SIGSEGV that the thread blocks has absorbed the guard's fault. As long as there is a guard, that can happen
                 // again.
                 self.end_guard(thread)?;
-                ptrace::send(thread, libc::SIGSEGV);
+                ptrace::send_signal_to_thread(thread, libc::SIGSEGV);
             }
-            Ok(CodeFault::Foreign) => return self.handle_signal(thread, number, libc::SIGSEGV),
-            Ok(CodeFault::Faults) => return self.handle_signal(thread, number, ptrace::signal_information(thread)?.si_signo),
-            Ok(CodeFault::Allowed | CodeFault::Executed) => {
-                self.release_overused(thread)?;
+            Ok(GuardedCodeFault::Foreign) => return self.handle_signal(thread, number, libc::SIGSEGV),
+            Ok(GuardedCodeFault::Faults) => return self.handle_signal(thread, number, ptrace::signal_information(thread)?.si_signo),
+            Ok(GuardedCodeFault::Allowed | GuardedCodeFault::Executed) => {
+                self.release_overused_pages(thread)?;
                 self.stop_guarding_data_pages(thread)?;
             }
             Err(CollectError::System(error)) if error.raw_os_error() == Some(libc::ESRCH) => return Err(error.into()),
             Err(_) => self.end_guard(thread)?,
         }
-        if session.restore_signal(thread, libc::SIGSEGV)? && session.guard().key.is_some() {
+        if session.restore_merged_signal(thread, libc::SIGSEGV)? && session.guard().key.is_some() {
             self.end_guard(thread)?;
         }
         session.restore_injected_trap(thread)?;
@@ -75,9 +75,9 @@ impl Following<'_, '_> {
     /// Ends the guard for good. If that fails, the thread still has the signal that it was about to receive.
     fn end_guard(&mut self, thread: Tid) -> Result<(), CollectError> {
         let information = ptrace::signal_information(thread);
-        let ended = self.settle_children(thread).and_then(|()| self.subject.session.end_guard(thread));
+        let ended = self.handle_new_tasks_of_others(thread).and_then(|()| self.subject.session.end_guard(thread));
         if let (Err(_), Ok(information)) = (&ended, information) {
-            unless_gone(ptrace::set_signal_information(thread, &information))?;
+            ignore_ended_thread(ptrace::set_signal_information(thread, &information))?;
         }
         ended
     }
@@ -85,23 +85,24 @@ impl Following<'_, '_> {
     /// Stops guarding pages on which the program reads data.
     fn stop_guarding_data_pages(&mut self, thread: Tid) -> Result<(), CollectError> {
         let session = self.subject.session.clone();
-        let pages = session.guard_mut().take_data();
+        let pages = session.guard_mut().take_data_pages();
         if !pages.is_empty() {
-            self.settle_children(thread)?;
+            self.handle_new_tasks_of_others(thread)?;
         }
         pages.into_iter().try_for_each(|page| session.stop_guarding_page(thread, page))
     }
 
     /// Stops watching pages that the program alternately reads and executes.
-    fn release_overused(&mut self, thread: Tid) -> Result<(), CollectError> {
-        let overused = self.subject.session.guard_mut().take_overused();
-        let ranges: Vec<Range<u64>> = overused.iter().flat_map(|page| self.watch.watched_in(&(*page..page + PAGE_SIZE), false)).collect();
+    fn release_overused_pages(&mut self, thread: Tid) -> Result<(), CollectError> {
+        let overused = self.subject.session.guard_mut().take_overused_pages();
+        let ranges: Vec<Range<u64>> =
+            overused.iter().flat_map(|page| self.watch.watched_ranges_in(&(*page..page + PAGE_SIZE), false)).collect();
         if ranges.is_empty() {
             return Ok(());
         }
         let in_file = |range: &Range<u64>| self.watch.in_file(range.start)..self.watch.in_file(range.end - 1) + 1;
         self.followed.read_code.extend(ranges.iter().map(in_file));
-        self.release_with_all_stopped(&ranges, thread, false)
+        self.release_code_with_all_stopped(&ranges, thread, false)
     }
 
     /// Handles the start of a system call. Returns true if the call is skipped now and made again later.
@@ -110,7 +111,7 @@ impl Following<'_, '_> {
         thread: Tid,
         call: u64,
         arguments: &[u64; 6],
-        input: Option<&CodeInput>,
+        input: Option<&CallInputWithCode>,
     ) -> Result<bool, CollectError> {
         let session = self.subject.session.clone();
         if self.failure.is_some() || session.guard().key.is_none() {
@@ -120,42 +121,43 @@ impl Following<'_, '_> {
             // The guard must also stay lifted until this call has ended.
             self.lifting.insert(thread);
         }
-        let Some(deferred) = self.needed_change(call, arguments, input) else { return Ok(false) };
+        let Some(deferred) = self.change_needed_before_call(call, arguments, input) else { return Ok(false) };
         self.deferred_calls.insert(thread, (call, deferred));
-        ptrace::set_registers(thread, &Registers { orig_rax: u64::MAX, ..ptrace::registers(thread)? })?;
-        session.resume(thread, Resume::ToSystemCall, 0)?;
+        ptrace::write_registers(thread, &Registers { orig_rax: u64::MAX, ..ptrace::read_registers(thread)? })?;
+        session.resume(thread, ResumeMode::ToSystemCall, 0)?;
         Ok(true)
     }
 
     /// Returns the change that must precede a system call, or `None` if the call needs no change.
-    fn needed_change(&self, call: u64, arguments: &[u64; 6], input: Option<&CodeInput>) -> Option<DeferredCall> {
+    fn change_needed_before_call(&self, call: u64, arguments: &[u64; 6], input: Option<&CallInputWithCode>) -> Option<DeferredCall> {
         if self.ends_guard(call, arguments, input) {
             return Some(DeferredCall::End);
         }
         let session = &self.subject.session;
         let guarded = |range: Range<u64>| Some(range).filter(|range| session.guard().overlaps(range));
         if call as i64 == libc::SYS_mseal {
-            return guarded(pages(&(arguments[0]..arguments[0].saturating_add(arguments[1])))).map(DeferredCall::Exclude);
+            return guarded(round_to_whole_pages(&(arguments[0]..arguments[0].saturating_add(arguments[1])))).map(DeferredCall::Exclude);
         }
         let is_unmapped = call as i64 == libc::SYS_munmap;
-        let lifted = self.memory_changes(call, arguments).into_iter().find_map(|change| {
+        let lifted = self.memory_changes_of_call(call, arguments).into_iter().find_map(|change| {
             // Patches in neighbouring pages may depend on those that are removed.
-            let around = |range: Range<u64>| pages(&(range.start.saturating_sub(PAGE_SIZE)..range.end.saturating_add(PAGE_SIZE)));
-            let released = self.watch.watched_in(&change.pages, is_unmapped).into_iter().map(around);
+            let around =
+                |range: Range<u64>| round_to_whole_pages(&(range.start.saturating_sub(PAGE_SIZE)..range.end.saturating_add(PAGE_SIZE)));
+            let released = self.watch.watched_ranges_in(&change.pages, is_unmapped).into_iter().map(around);
             let all = released.chain([change.pages]).reduce(|all, range| all.start.min(range.start)..all.end.max(range.end));
             all.and_then(guarded)
         });
         lifted.map(DeferredCall::Lift).or_else(|| {
             let size = input?.size();
-            (!self.buffers.has_room(size)).then_some(DeferredCall::Room(size))
+            (!self.buffers.has_free_buffer(size)).then_some(DeferredCall::Room(size))
         })
     }
 
     /// Returns true if the guard must end before a system call: the call reads memory later, or in a way that the guard would change, or
     /// its result depends on the keys in use.
-    fn ends_guard(&self, call: u64, arguments: &[u64; 6], input: Option<&CodeInput>) -> bool {
-        const SHARING: i32 = libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_VFORK;
-        let shares = |flags: u64| flags as i32 & SHARING == libc::CLONE_VM;
+    fn ends_guard(&self, call: u64, arguments: &[u64; 6], input: Option<&CallInputWithCode>) -> bool {
+        const MEMORY_SHARING_FLAGS: i32 = libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_VFORK;
+        let shares = |flags: u64| flags as i32 & MEMORY_SHARING_FLAGS == libc::CLONE_VM;
         let [first, second, third, fourth, ..] = *arguments;
         let is_sent_later = |flags: u64| flags & libc::MSG_ZEROCOPY as u64 != 0;
         match call as i64 {
@@ -177,7 +179,7 @@ impl Following<'_, '_> {
     }
 
     fn sends_code(&self, messages: u64, count: u64) -> bool {
-        const MAX_MESSAGES: u64 = 1024;
+        const MAX_EXAMINED_MESSAGES: u64 = 1024;
         let (guard, memory) = (self.subject.session.guard(), &self.subject.memory);
         let has_code = |message: Vec<u64>| {
             let [name, name_length, vector, count, control, control_length, ..] = message[..] else { return false };
@@ -188,23 +190,23 @@ impl Following<'_, '_> {
                 (control, control_length),
             ];
             own.into_iter()
-                .chain(vector_buffers(memory, vector, count))
+                .chain(io_vector_buffers(memory, vector, count))
                 .any(|(start, length)| guard.overlaps(&(start..start.saturating_add(length))))
         };
-        (0..count.min(MAX_MESSAGES)).any(|n| has_code(words(memory, messages.wrapping_add(MMSGHDR_SIZE * n), 7)))
+        (0..count.min(MAX_EXAMINED_MESSAGES)).any(|n| has_code(read_words_of_memory(memory, messages.wrapping_add(MMSGHDR_SIZE * n), 7)))
     }
 
     /// Handles the end of a skipped system call: makes the change that the call needs, and lets the thread repeat the call. Returns false
     /// if the call was not skipped.
-    pub(super) fn make_deferred_call(&mut self, thread: Tid) -> Result<bool, CollectError> {
+    pub(super) fn prepare_and_repeat_call(&mut self, thread: Tid) -> Result<bool, CollectError> {
         let Some((call, deferred)) = self.deferred_calls.remove(&thread) else { return Ok(false) };
         repeat_call(thread, call)?;
         let session = self.subject.session.clone();
         if !matches!(deferred, DeferredCall::Room(_)) {
-            self.settle_children(thread)?;
+            self.handle_new_tasks_of_others(thread)?;
         }
         match deferred {
-            DeferredCall::Lift(range) => self.lift_guard(thread, &range)?,
+            DeferredCall::Lift(range) => self.lift_guard_during_call(thread, &range)?,
             DeferredCall::Exclude(range) => {
                 session.unguard(thread, &range)?;
                 session.guard_mut().exclude(range);
@@ -222,40 +224,40 @@ impl Following<'_, '_> {
     }
 
     /// If a system call has failed because it reads guarded memory, lets the thread make it again without the guard, and returns true.
-    pub(super) fn repeat_unguarded(&mut self, thread: Tid, result: i64) -> Result<bool, CollectError> {
+    pub(super) fn repeat_call_unguarded(&mut self, thread: Tid, result: i64) -> Result<bool, CollectError> {
         let session = self.subject.session.clone();
         let is_possible = self.failure.is_none() && !self.lifting.contains(&thread) && session.guard().is_active();
         if result != -i64::from(libc::EFAULT) || !is_possible {
             return Ok(false);
         }
-        let call = ptrace::registers(thread)?;
+        let call = ptrace::read_registers(thread)?;
         let arguments = [call.rdi, call.rsi, call.rdx, call.r10, call.r8, call.r9];
-        let guarded = self.guarded_arguments(call.orig_rax, &arguments);
+        let guarded = self.arguments_with_guarded_code(call.orig_rax, &arguments);
         // The arguments of these calls are arrays of pointers, of any length, which are not searched.
         let executes = matches!(call.orig_rax as i64, libc::SYS_execve | libc::SYS_execveat);
         if guarded.is_empty() && !executes {
             return Ok(false);
         }
         repeat_call(thread, call.orig_rax)?;
-        self.settle_children(thread)?;
+        self.handle_new_tasks_of_others(thread)?;
         let in_code: Vec<u64> = guarded.into_iter().filter(|address| session.guard().code_at(*address).is_some()).collect();
         if in_code.iter().all(|address| self.is_unpatched(*address)) {
-            in_code.into_iter().for_each(|address| session.guard_mut().note_data_call(address));
+            in_code.into_iter().for_each(|address| session.guard_mut().note_data_read_by_call(address));
             self.stop_guarding_data_pages(thread)?;
         } else {
             // The call passes on patched code.
             session.end_guard(thread)?;
         }
-        self.lift_guard(thread, &(0..u64::MAX))?;
+        self.lift_guard_during_call(thread, &(0..u64::MAX))?;
         session.restore_injected_trap(thread)?;
         self.resume(thread, 0)?;
         Ok(true)
     }
 
     /// Ends the guard of pages until a thread's system call has ended. Meanwhile, other threads see the patches.
-    fn lift_guard(&mut self, thread: Tid, range: &Range<u64>) -> Result<(), CollectError> {
+    fn lift_guard_during_call(&mut self, thread: Tid, range: &Range<u64>) -> Result<(), CollectError> {
         self.subject.session.unguard(thread, range)?;
-        let others = self.tasks.iter().filter(|(other, task)| **other != thread && matches!(task.role, Role::Recorded(_)));
+        let others = self.tasks.iter().filter(|(other, task)| **other != thread && matches!(task.role, ThreadRole::Recorded(_)));
         self.subject.session.guard_mut().ends_early |= others.count() > 0;
         self.lifting.insert(thread);
         Ok(())
@@ -264,12 +266,12 @@ impl Following<'_, '_> {
     /// Returns true if an argument in guarded code contains no patches.
     fn is_unpatched(&self, address: u64) -> bool {
         let end = address + (self.subject.memory.string(address).len() as u64).max(8);
-        self.subject.session.code_changes().spans_in(&(address..end)).next().is_none()
+        self.subject.session.code_changes().changed_spans_in(&(address..end)).next().is_none()
     }
 
     /// Returns a system call's input arguments that contain code which is or was guarded. If there are none, returns addresses of such code
     /// that the arguments' first words hold.
-    fn guarded_arguments(&self, call: u64, arguments: &[u64; 6]) -> Vec<u64> {
+    fn arguments_with_guarded_code(&self, call: u64, arguments: &[u64; 6]) -> Vec<u64> {
         let (guard, memory) = (self.subject.session.guard(), &self.subject.memory);
         let near = |address: u64| Some(address).filter(|at| guard.was_guarding(&(*at..at.saturating_add(MAX_ARGUMENT_SIZE))));
         // A call with output may have an effect before it fails, and must not be made again because of its output.
@@ -309,15 +311,18 @@ impl Following<'_, '_> {
         if !direct.is_empty() {
             return direct;
         }
-        inputs.flat_map(|argument| words(memory, argument, MAX_SEARCHED_WORDS)).filter(|word| guard.view(*word).is_some()).collect()
+        inputs
+            .flat_map(|argument| read_words_of_memory(memory, argument, MAX_SEARCHED_WORDS))
+            .filter(|word| guard.view(*word).is_some())
+            .collect()
     }
 
     /// Guards the code again after a system call for which the guard was lifted.
-    pub(super) fn renew_guard(&mut self, thread: Tid) -> Result<(), CollectError> {
+    pub(super) fn renew_lifted_guard(&mut self, thread: Tid) -> Result<(), CollectError> {
         if self.lifting.is_empty() {
             return Ok(());
         }
-        let is_recorded = |thread: &Tid| self.tasks.get(thread).is_some_and(|task| matches!(task.role, Role::Recorded(_)));
+        let is_recorded = |thread: &Tid| self.tasks.get(thread).is_some_and(|task| matches!(task.role, ThreadRole::Recorded(_)));
         self.lifting.retain(|other| *other != thread && is_recorded(other));
         if self.lifting.is_empty() { self.watch.guard(thread) } else { Ok(()) }
     }
@@ -331,21 +336,21 @@ impl Following<'_, '_> {
         // The file position is now after the bytes that were read.
         let before = || self.position_in_memory_file(descriptor, None).map(|at| at.wrapping_sub(length));
         let at = |at| self.position_in_memory_file(descriptor, Some(at));
-        let (from, to): (Vec<CallBuffer>, Vec<CallBuffer>) = match call.orig_rax as i64 {
+        let (from, to): (Vec<CallBufferRange>, Vec<CallBufferRange>) = match call.orig_rax as i64 {
             libc::SYS_read => (before().map(|at| (at, length)).into_iter().collect(), vec![(buffer, length)]),
             libc::SYS_pread64 => (at(call.r10).map(|at| (at, length)).into_iter().collect(), vec![(buffer, length)]),
             libc::SYS_readv | libc::SYS_preadv | libc::SYS_preadv2 => {
                 let uses_position = call.orig_rax as i64 == libc::SYS_readv || call.r10 == u64::MAX;
                 let from = if uses_position { before() } else { at(call.r10) };
                 let Some(from) = from else { return Ok(()) };
-                (vec![(from, length)], vector_buffers(memory, buffer, count).collect())
+                (vec![(from, length)], io_vector_buffers(memory, buffer, count).collect())
             }
             libc::SYS_process_vm_readv if descriptor as Tid == self.subject.process || self.tasks.contains_key(&(descriptor as Tid)) => {
-                (vector_buffers(memory, call.r10, call.r8).collect(), vector_buffers(memory, buffer, count).collect())
+                (io_vector_buffers(memory, call.r10, call.r8).collect(), io_vector_buffers(memory, buffer, count).collect())
             }
             _ => return Ok(()),
         };
-        for (from, to, length) in split_transfer(&from, &to, length) {
+        for (from, to, length) in split_transfer_by_buffers(&from, &to, length) {
             let mut bytes = memory.read_some(to, usize::try_from(length).unwrap_or(usize::MAX));
             if self.subject.session.code_changes().undo(from, &mut bytes) {
                 memory.write(to, &bytes)?;
@@ -355,7 +360,7 @@ impl Following<'_, '_> {
     }
 
     /// Forgets the pending calls of a thread that has ended or has executed a different program.
-    pub(super) fn forget_calls(&mut self, thread: Tid) {
+    pub(super) fn forget_pending_calls(&mut self, thread: Tid) {
         self.deferred_calls.remove(&thread);
         if self.redirected_calls.remove(&thread).is_some() {
             self.buffers.release(thread);
@@ -366,13 +371,13 @@ impl Following<'_, '_> {
 /// Lets a thread, which is stopped at the end of a system call, make that call again.
 fn repeat_call(thread: Tid, call: u64) -> Result<(), CollectError> {
     const SYSCALL_LENGTH: u64 = 2;
-    let registers = ptrace::registers(thread)?;
+    let registers = ptrace::read_registers(thread)?;
     let again = Registers { rax: call, orig_rax: u64::MAX, rip: registers.rip - SYSCALL_LENGTH, ..registers };
-    Ok(ptrace::set_registers(thread, &again)?)
+    Ok(ptrace::write_registers(thread, &again)?)
 }
 
 /// Splits a transfer of `length` bytes between two lists of buffers into pieces (source, target, length), each within one buffer per list.
-fn split_transfer(from: &[CallBuffer], to: &[CallBuffer], length: u64) -> Vec<(u64, u64, u64)> {
+fn split_transfer_by_buffers(from: &[CallBufferRange], to: &[CallBufferRange], length: u64) -> Vec<(u64, u64, u64)> {
     let (mut from, mut to) = (from.iter().copied(), to.iter().copied());
     let (mut source, mut target, mut left) = ((0, 0), (0, 0), length);
     let mut all = Vec::new();
@@ -401,7 +406,10 @@ mod tests {
 
     #[test]
     fn transfers_are_divided_at_the_ends_of_buffers() {
-        assert_eq!(split_transfer(&[(10, 4), (50, 0), (20, 9)], &[(100, 6), (200, 9)], 11), [(10, 100, 4), (20, 104, 2), (22, 200, 5)]);
-        assert_eq!(split_transfer(&[(10, 4)], &[(100, 2)], 9), [(10, 100, 2)]);
+        assert_eq!(
+            split_transfer_by_buffers(&[(10, 4), (50, 0), (20, 9)], &[(100, 6), (200, 9)], 11),
+            [(10, 100, 4), (20, 104, 2), (22, 200, 5)]
+        );
+        assert_eq!(split_transfer_by_buffers(&[(10, 4)], &[(100, 2)], 9), [(10, 100, 2)]);
     }
 }

@@ -13,7 +13,7 @@ use crate::session::Session;
 
 impl Following<'_, '_> {
     /// Returns true if a system call installs the program's first filter, so that it must be deferred.
-    pub(super) fn sets_filter(&self, call: u64, arguments: &[u64; 6]) -> bool {
+    pub(super) fn installs_filter(&self, call: u64, arguments: &[u64; 6]) -> bool {
         let sets = match call as i64 {
             libc::SYS_prctl => arguments[0] == libc::PR_SET_SECCOMP as u64,
             libc::SYS_seccomp => arguments[0] <= u64::from(libc::SECCOMP_SET_MODE_FILTER),
@@ -23,14 +23,14 @@ impl Following<'_, '_> {
     }
 
     /// Makes a deferred system call that installs a filter, and returns its result.
-    pub(super) fn set_filter(&mut self, thread: Tid, call: u64, arguments: [u64; 6]) -> Result<i64, CollectError> {
-        self.settle_children(thread)?;
+    pub(super) fn install_deferred_filter(&mut self, thread: Tid, call: u64, arguments: [u64; 6]) -> Result<i64, CollectError> {
+        self.handle_new_tasks_of_others(thread)?;
         let session = &self.subject.session;
         self.watch.prepare_for_filter(self.subject, thread)?;
         if self.subject.fixed_clock {
-            self.subject.enable_time_stamps(thread)?;
+            self.subject.enable_rdtsc(thread)?;
         }
-        let result = self.subject.inject(thread, Some(self.subject.area), call as libc::c_long, arguments)?;
+        let result = self.subject.inject_system_call(thread, Some(self.subject.area), call as libc::c_long, arguments)?;
         // A positive result is the id of a thread to which the filter could not be applied.
         if result == 0 {
             if self.followed.threads == 1 {
@@ -38,13 +38,13 @@ impl Following<'_, '_> {
             }
             session.set_filtered();
         }
-        ptrace::set_registers(thread, &Registers { rax: result as u64, ..ptrace::registers(thread)? })?;
+        ptrace::write_registers(thread, &Registers { rax: result as u64, ..ptrace::read_registers(thread)? })?;
         Ok(result)
     }
 
     /// Handles the start of a system call: adds the size of the trace's mappings to a limit on the address space.
-    pub(super) fn raise_limit(&mut self, thread: Tid, call: u64, arguments: &[u64; 6]) -> Result<(), CollectError> {
-        let Some((Some(place), _)) = self.limits_of(call, arguments) else { return Ok(()) };
+    pub(super) fn raise_address_space_limit(&mut self, thread: Tid, call: u64, arguments: &[u64; 6]) -> Result<(), CollectError> {
+        let Some((Some(place), _)) = self.address_limit_pointers(call, arguments) else { return Ok(()) };
         let memory = &self.subject.memory;
         let (Ok(soft), Ok(hard)) = (memory.word(place), memory.word(place.wrapping_add(8))) else { return Ok(()) };
         let own = AddressLimit { soft, hard };
@@ -55,9 +55,9 @@ impl Following<'_, '_> {
     }
 
     /// Handles the end of a system call: shows the program its own limit on the address space.
-    pub(super) fn lower_limit(&mut self, thread: Tid, call: &Registers, result: i64) -> Result<(), CollectError> {
+    pub(super) fn show_own_address_space_limit(&mut self, thread: Tid, call: &Registers, result: i64) -> Result<(), CollectError> {
         let arguments = [call.rdi, call.rsi, call.rdx, call.r10, call.r8, call.r9];
-        let Some((_, old)) = self.limits_of(call.orig_rax, &arguments) else { return Ok(()) };
+        let Some((_, old)) = self.address_limit_pointers(call.orig_rax, &arguments) else { return Ok(()) };
         let session = &self.subject.session;
         let before = session.address_limit();
         if let Some((place, own)) = self.pending_limits.remove(&thread) {
@@ -74,15 +74,15 @@ impl Following<'_, '_> {
 
     /// If a system call sets or reads the address-space limit, returns where it reads the new limit and where it writes the limit that was
     /// in force; `None` for an absent pointer.
-    fn limits_of(&self, call: u64, arguments: &[u64; 6]) -> Option<(Option<u64>, Option<u64>)> {
+    fn address_limit_pointers(&self, call: u64, arguments: &[u64; 6]) -> Option<(Option<u64>, Option<u64>)> {
         let [first, second, third, fourth, ..] = *arguments;
         let place = |at: u64| Some(at).filter(|at| *at != 0);
         let is_own = first == 0 || first as Tid == self.subject.process;
-        const ADDRESSES: u64 = libc::RLIMIT_AS as u64;
+        const ADDRESS_SPACE_RESOURCE: u64 = libc::RLIMIT_AS as u64;
         match call as i64 {
-            libc::SYS_prlimit64 if is_own && second == ADDRESSES => Some((place(third), place(fourth))),
-            libc::SYS_setrlimit if first == ADDRESSES => Some((place(second), None)),
-            libc::SYS_getrlimit if first == ADDRESSES => Some((None, place(second))),
+            libc::SYS_prlimit64 if is_own && second == ADDRESS_SPACE_RESOURCE => Some((place(third), place(fourth))),
+            libc::SYS_setrlimit if first == ADDRESS_SPACE_RESOURCE => Some((place(second), None)),
+            libc::SYS_getrlimit if first == ADDRESS_SPACE_RESOURCE => Some((None, place(second))),
             _ => None,
         }
     }

@@ -3,11 +3,11 @@
 /// Splits a number in proportion to weights by the method of largest remainders: each part is the exact share rounded up or down, and the
 /// parts add up to the number. All parts are 0 if all weights are 0.
 pub fn apportion(number: u64, weights: &[f64]) -> Vec<u64> {
-    apportion_within(number, weights, &vec![u64::MAX; weights.len()])
+    apportion_within_limits(number, weights, &vec![u64::MAX; weights.len()])
 }
 
 /// Like [`apportion`], but no part exceeds its limit. If all limits are reached, the rest goes to the part with the largest weight.
-pub fn apportion_within(number: u64, weights: &[f64], limits: &[u64]) -> Vec<u64> {
+pub fn apportion_within_limits(number: u64, weights: &[f64], limits: &[u64]) -> Vec<u64> {
     let total: f64 = weights.iter().sum();
     if total <= 0.0 {
         return vec![0; weights.len()];
@@ -51,8 +51,8 @@ mod tests {
         assert_eq!(apportion(1, &[0.3, 0.4, 0.3]), [0, 1, 0]);
         assert_eq!(apportion(5, &[0.0, 0.0]), [0, 0]);
         assert_eq!(apportion(3, &[]), [0; 0]);
-        assert_eq!(apportion_within(10, &[1.0, 1.0, 1.0], &[1, 9, 9]), [1, 5, 4]);
-        assert_eq!(apportion_within(10, &[1.0, 3.0], &[2, 2]), [2, 8]);
+        assert_eq!(apportion_within_limits(10, &[1.0, 1.0, 1.0], &[1, 9, 9]), [1, 5, 4]);
+        assert_eq!(apportion_within_limits(10, &[1.0, 3.0], &[2, 2]), [2, 8]);
     }
 
     #[test]

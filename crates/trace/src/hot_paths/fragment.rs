@@ -8,7 +8,7 @@ use super::{HotPath, HotPathExit};
 use crate::branch_import::ImportError;
 use crate::probe_graphs::ProbeGraphs;
 use trodden_binary::instruction::BranchInstruction;
-use trodden_binary::{Connection, NumberStep, PlacedProbe, ProbeGraph, ProbedFunction};
+use trodden_binary::{BlockConnection, NumberStep, PlacedProbe, ProbeGraph, ProbedFunction};
 use trodden_flow::Edge;
 use trodden_profile::Losses;
 use trodden_unit::probes::ProbeEvent;
@@ -48,7 +48,7 @@ pub enum FirstProbe {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
+pub enum FragmentExit {
     /// At the end of the function, or where the code is not known.
     End,
     /// After its last block; the function continues at this file address.
@@ -69,17 +69,17 @@ pub struct Fragment {
     /// The fragment's last block; `None` if it has no block.
     pub last: Option<u32>,
     pub actions: Vec<NumberAction>,
-    pub exit: Exit,
+    pub exit: FragmentExit,
     pub count: u64,
 }
 
 /// The location of an address: image, index of the code range, file address.
-type FragmentPlace = (usize, usize, u64);
+type FragmentLocation = (usize, usize, u64);
 
 /// Appends the fragments of a path to `found`.
 pub fn split_into_fragments(
     graphs: &mut ProbeGraphs,
-    place: &impl Fn(u64) -> Option<FragmentPlace>,
+    place: &impl Fn(u64) -> Option<FragmentLocation>,
     path: &HotPath,
     losses: &mut Losses,
     found: &mut Vec<Fragment>,
@@ -88,7 +88,7 @@ pub fn split_into_fragments(
     let mut current: Option<FragmentBuilder> = None;
     for (number, (first, last)) in path.runs.iter().enumerate() {
         let Some((image, range, address)) = place(*first) else {
-            finish(&mut current, found, Exit::End);
+            finish(&mut current, found, FragmentExit::End);
             continue;
         };
         let here = images[image].ranges[range];
@@ -113,17 +113,17 @@ pub fn split_into_fragments(
                 if at == images[image].ranges[range].start {
                     finish_at_function_exit(graphs, &mut current, found)?;
                 }
-                finish(&mut current, found, Exit::At(at));
+                finish(&mut current, found, FragmentExit::At(at));
             }
             _ => finish_at_function_exit(graphs, &mut current, found)?,
         },
-        HotPathExit::Indirect => finish(&mut current, found, Exit::Indirect),
-        HotPathExit::Unknown => finish(&mut current, found, Exit::End),
+        HotPathExit::Indirect => finish(&mut current, found, FragmentExit::Indirect),
+        HotPathExit::Unknown => finish(&mut current, found, FragmentExit::End),
     }
     Ok(())
 }
 
-fn finish(current: &mut Option<FragmentBuilder>, found: &mut Vec<Fragment>, exit: Exit) {
+fn finish(current: &mut Option<FragmentBuilder>, found: &mut Vec<Fragment>, exit: FragmentExit) {
     let Some(builder) = current.take() else { return };
     let start = if builder.is_entry { FragmentStart::Entry } else { FragmentStart::At(builder.start) };
     let FragmentBuilder { function, first, at, actions, count, .. } = builder;
@@ -138,7 +138,7 @@ fn finish_at_function_exit(
 ) -> Result<(), ImportError> {
     let Some(builder) = current else { return Ok(()) };
     let Some(block) = builder.at else {
-        let exit = Exit::LeavesFunction(builder.last);
+        let exit = FragmentExit::LeavesFunction(builder.last);
         finish(current, found, exit);
         return Ok(());
     };
@@ -146,12 +146,17 @@ fn finish_at_function_exit(
         let connection = connect_to_exit(graphs, builder.function, block, builder.last)?;
         builder.advance(graphs.graph_of(builder.function)?, &connection);
     }
-    finish(current, found, Exit::End);
+    finish(current, found, FragmentExit::End);
     Ok(())
 }
 
 /// Returns the connection of a block with the function's exit, for the exit through the instruction at `address`.
-pub fn connect_to_exit(graphs: &mut ProbeGraphs, function: FragmentFunction, block: u32, address: u64) -> Result<Connection, ImportError> {
+pub fn connect_to_exit(
+    graphs: &mut ProbeGraphs,
+    function: FragmentFunction,
+    block: u32,
+    address: u64,
+) -> Result<BlockConnection, ImportError> {
     let by_condition = matches!(graphs.images[function.0].branch(address), Some(BranchInstruction::Conditional(_)));
     let graph = graphs.graph_of(function)?;
     Ok(if by_condition { graph.connect_folded(block) } else { graph.connect(block, None) })
@@ -191,7 +196,7 @@ impl FragmentBuilder {
                 }
             }
             Some(block) => {
-                let fits = |at: &usize| matches!(graph.connect(block, Some(probes[*at].probe.block)), Connection::Unique(_));
+                let fits = |at: &usize| matches!(graph.connect(block, Some(probes[*at].probe.block)), BlockConnection::Unique(_));
                 let fitting: Vec<usize> = (0..here).filter(fits).collect();
                 if let [one] = fitting[..] { one } else { here - 1 }
             }
@@ -216,14 +221,14 @@ impl FragmentBuilder {
                 match self.at {
                     Some(before) => {
                         let connection = graph.connect(before, Some(block));
-                        self.count_loss(&connection, losses);
+                        self.count_lost_path(&connection, losses);
                         self.advance(graph, &connection);
-                        if connection == Connection::Ambiguous {
+                        if connection == BlockConnection::Ambiguous {
                             self.actions.extend(lost_path_actions(graph, before, block).into_iter().skip(1));
                         }
                     }
                     None if self.is_entry && block != 0 => {
-                        self.count_loss(&Connection::None, losses);
+                        self.count_lost_path(&BlockConnection::None, losses);
                         self.actions.push(NumberAction::Lose);
                     }
                     None => {}
@@ -238,19 +243,19 @@ impl FragmentBuilder {
         }
     }
 
-    fn count_loss(&self, connection: &Connection, losses: &mut Losses) {
+    fn count_lost_path(&self, connection: &BlockConnection, losses: &mut Losses) {
         let place = match connection {
-            Connection::Unique(_) => return,
-            Connection::Inferred(_) => &mut losses.inferred,
-            Connection::Ambiguous => &mut losses.ambiguous,
-            Connection::None => &mut losses.inconsistent,
+            BlockConnection::Unique(_) => return,
+            BlockConnection::Inferred(_) => &mut losses.inferred,
+            BlockConnection::Ambiguous => &mut losses.ambiguous,
+            BlockConnection::None => &mut losses.inconsistent,
         };
         *place = place.saturating_add(self.count);
     }
 
-    fn advance(&mut self, graph: &ProbeGraph, connection: &Connection) {
+    fn advance(&mut self, graph: &ProbeGraph, connection: &BlockConnection) {
         match connection {
-            Connection::Unique(edges) | Connection::Inferred(edges) => {
+            BlockConnection::Unique(edges) | BlockConnection::Inferred(edges) => {
                 edges.iter().for_each(|edge| self.is_done |= push_action(graph, *edge, &mut self.actions));
             }
             _ => {
@@ -272,13 +277,13 @@ impl FragmentBuilder {
 }
 
 /// Returns the actions of a connection between two blocks. If the connection is not unique, the path's number is lost.
-pub fn actions_of(graph: &ProbeGraph, connection: &Connection) -> Vec<NumberAction> {
+pub fn actions_of(graph: &ProbeGraph, connection: &BlockConnection) -> Vec<NumberAction> {
     let mut actions = Vec::new();
     match connection {
-        Connection::Unique(edges) | Connection::Inferred(edges) => {
+        BlockConnection::Unique(edges) | BlockConnection::Inferred(edges) => {
             edges.iter().for_each(|edge| _ = push_action(graph, *edge, &mut actions))
         }
-        Connection::Ambiguous | Connection::None => actions.push(NumberAction::Lose),
+        BlockConnection::Ambiguous | BlockConnection::None => actions.push(NumberAction::Lose),
     }
     actions
 }

@@ -16,8 +16,8 @@ mod remainders;
 use crate::branch_import::{ImportError, group_by_unit, image_profiles};
 use crate::probe_graphs::ProbeGraphs;
 use fragment::{Fragment, split_into_fragments};
-use join::{Joined, join};
-use remainders::place_remainders;
+use join::{JoinedFragmentPaths, join};
+use remainders::assign_blocks_to_remainders;
 use trodden_binary::{AddressSpace, MappedFile, ProbedImage};
 use trodden_profile::{BranchSampling, Losses, Profile, Run, Sampling, SamplingSource};
 
@@ -90,7 +90,7 @@ pub fn import_hot_paths(
         let image = images.first().map(|i| i.path.clone()).unwrap_or_default();
         return Err(trodden_binary::BinaryError::NoBlockAddresses { image, what }.into());
     }
-    let found = place_remainders(&mut graphs, found)?;
+    let found = assign_blocks_to_remainders(&mut graphs, found)?;
     let joined = join(&mut graphs, &found)?;
     losses.ambiguous = losses.ambiguous.saturating_add(joined.ambiguous);
     // A path whose start and end are known but whose middle is not is in both counts.
@@ -102,7 +102,7 @@ pub fn import_hot_paths(
     Ok(HotPathImport { profile, whole, joined: together, without_beginning, without_end, elsewhere })
 }
 
-fn profile(images: &[ProbedImage], joined: Joined, losses: Losses, descriptors: u64, run: Run) -> Profile {
+fn profile(images: &[ProbedImage], joined: JoinedFragmentPaths, losses: Losses, descriptors: u64, run: Run) -> Profile {
     let by_unit = group_by_unit(images, joined.paths.into_iter().filter(|(_, count)| *count > 0));
     let sampling = BranchSampling {
         source: SamplingSource::HotPaths,

@@ -14,17 +14,17 @@ mod table_profile;
 mod walk;
 
 pub use open::{EmulatedProgram, OpenedSource, QEMU, SourceFormat, open_file, open_file_or_trace, qemu_version};
-pub use places::{MappedMemory, Places, SourcePlace};
+pub use places::{MappedMemory, MappedPlaces, SourcePlace};
 pub use table_profile::{ProfileKind, check_mapping, table_profile};
 pub use walk::{InstructionStep, InstructionWalk, walk};
 
-use crate::sources::{Batch, RecordedWriter, Recording, SourceNotes};
+use crate::sources::{EventBatch, RecordedWriter, Recording, SourceNotes};
 use anyhow::{Context, Result};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use trodden_hardware::processor::ProcessorParameters;
-use trodden_hardware::{CompletedPath, Lane, OperationMapping, ThreadId};
+use trodden_hardware::{CompletedPath, OperationMapping, SimulationLane, ThreadId};
 
 /// A file that is written while a source is read.
 pub struct WrittenFile<'a> {
@@ -42,7 +42,7 @@ pub struct WrittenFile<'a> {
 /// The source cannot be read, or is corrupt and `keeps_partial` is not set; or a file cannot be written.
 pub fn simulate(
     opened: &mut OpenedSource,
-    lane: &mut Lane,
+    lane: &mut SimulationLane,
     keeps_partial: bool,
     recording: Option<WrittenFile>,
     mut sequence: Option<WrittenFile>,
@@ -56,8 +56,9 @@ pub fn simulate(
             failure.get_or_insert(error);
         }
     };
-    let notes =
-        read_all(opened, keeps_partial, recording, &mut |batch| Ok(lane.feed(&batch.events, &batch.instructions, &mut observe)?))?;
+    let notes = read_all_batches(opened, keeps_partial, recording, &mut |batch| {
+        Ok(lane.feed(&batch.events, &batch.instructions, &mut observe)?)
+    })?;
     lane.finish(&mut observe)?;
     if let Some(file) = &sequence {
         failure.map_or(Ok(()), Err).with_context(|| format!("cannot write {}", file.path.display()))?;
@@ -66,17 +67,17 @@ pub fn simulate(
 }
 
 /// Reads a source to its end, and optionally into a recording. Each batch is passed to `take`.
-pub fn read_all(
+pub fn read_all_batches(
     opened: &mut OpenedSource,
     keeps_partial: bool,
     recording: Option<WrittenFile>,
-    take: &mut dyn FnMut(&Batch) -> Result<()>,
+    take: &mut dyn FnMut(&EventBatch) -> Result<()>,
 ) -> Result<SourceNotes> {
     let cannot_write = |path: &Path| format!("cannot write {}", path.display());
-    let about = Recording::of_source(&opened.origin, &*opened.source);
+    let about = Recording::describe_source(&opened.origin, &*opened.source);
     let writer = recording.map(|file| RecordedWriter::new(file.out, &about).map(|writer| (writer, file.path)));
     let mut writer = writer.transpose().context("cannot write a recording")?;
-    let mut batch = Batch::default();
+    let mut batch = EventBatch::default();
     let mut goes_on = true;
     while goes_on {
         batch.clear();

@@ -1,6 +1,8 @@
 //! Opens a source of branches: a file, or a program under QEMU's user mode with trodden's plugin.
 
-use crate::sources::{Batch, BranchSource, Bt9Source, Cbp2025Source, ChampSimSource, Level, PerfScriptSource, QemuSource, RecordedSource};
+use crate::sources::{
+    BranchSource, Bt9Source, Cbp2025Source, ChampSimSource, EventBatch, PerfScriptSource, QemuSource, RecordedSource, SourceDetail,
+};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use nix::sys::stat::Mode;
 use std::ffi::OsString;
@@ -173,7 +175,7 @@ pub struct EmulatedProgram<'a> {
     /// The program's standard output; `None` if it is inherited.
     pub output: Option<Stdio>,
     /// What is recorded.
-    pub level: Level,
+    pub level: SourceDetail,
 }
 
 impl EmulatedProgram<'_> {
@@ -190,7 +192,7 @@ impl EmulatedProgram<'_> {
         let mut plugin_argument = OsString::from(self.plugin.as_os_str());
         plugin_argument.push(",out=");
         plugin_argument.push(&pipe);
-        if self.level == Level::Instructions {
+        if self.level == SourceDetail::Instructions {
             plugin_argument.push(",memory=on");
         }
         // By default the program's argument 0 is the path given to QEMU; it should be the name in the command.
@@ -222,10 +224,10 @@ impl EmulatedProgram<'_> {
     ///
     /// # Errors
     /// See [`EmulatedProgram::start`], or nothing was recorded.
-    pub fn trial(self) -> Result<u64> {
+    pub fn count_trial_instructions(self) -> Result<u64> {
         let (name, plugin) = (self.command[0].display(), self.plugin);
         let mut opened = self.start()?;
-        let mut batch = Batch::default();
+        let mut batch = EventBatch::default();
         while opened.source.read(&mut batch)? {
             batch.clear();
         }

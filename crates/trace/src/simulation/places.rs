@@ -7,7 +7,7 @@ use trodden_binary::{AddressSpace, Binary, MappedFile, SourceLocations, demangle
 use trodden_hardware::Address;
 
 /// The files that the program has mapped, with their symbols and source lines.
-pub struct Places {
+pub struct MappedPlaces {
     binaries: Vec<Binary>,
     /// The debug information of each binary, which is read when it is first needed.
     lines: Vec<OnceCell<Option<SourceLocations>>>,
@@ -35,13 +35,13 @@ impl SourcePlace {
     }
 }
 
-impl Places {
+impl MappedPlaces {
     /// Reads the mapped files. Those that are not executables are ignored.
-    pub fn new(mappings: &[MappedFile]) -> Places {
+    pub fn new(mappings: &[MappedFile]) -> MappedPlaces {
         let paths: BTreeSet<&str> = mappings.iter().map(|m| m.path.as_str()).collect();
         let binaries: Vec<Binary> = paths.into_iter().filter_map(|p| Binary::read(Path::new(p)).ok()).collect();
         let lines = binaries.iter().map(|_| OnceCell::new()).collect();
-        Places { binaries, lines, mappings: mappings.to_vec() }
+        MappedPlaces { binaries, lines, mappings: mappings.to_vec() }
     }
 
     /// Returns the parts of the program's memory into which files are mapped.
@@ -57,7 +57,7 @@ impl Places {
 
 /// The parts of the program's memory into which files are mapped.
 pub struct MappedMemory<'a> {
-    places: &'a Places,
+    places: &'a MappedPlaces,
     space: AddressSpace<'a, Binary>,
 }
 

@@ -3,7 +3,7 @@
 //! The program must be built with the addresses of its blocks. Each descriptor is walked through the code, and the walk is translated into
 //! paths through the functions' graphs.
 
-use super::places::Places;
+use super::places::MappedPlaces;
 use super::walk::{InstructionWalk, walk};
 use crate::hot_paths::{HotPath, HotPathImport, import_hot_paths};
 use anyhow::{Result, bail, ensure};
@@ -11,7 +11,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use trodden_binary::{MappedFile, ProbedImage};
 use trodden_hardware::{
-    BranchType, DetectorCounts, DetectorParameters, Extension, Metric, OperationMapping, Overflow, PathDescriptor, PathProfile, Profiler,
+    BranchType, DetectorCounts, DetectorParameters, Metric, OperationMapping, PathDescriptor, PathExtension, PathProfile, Profiler,
+    StackOverflowPolicy,
 };
 use trodden_profile::{Profile, Run};
 use trodden_unit::UnitCache;
@@ -32,7 +33,7 @@ pub enum ProfileKind {
 pub fn check_mapping(mapping: &OperationMapping) -> Result<()> {
     let follows = mapping.follows_procedures() && !mapping.operations(BranchType::Call).pop;
     ensure!(
-        follows && !matches!(mapping.extension, Extension::Calls(_)),
+        follows && !matches!(mapping.extension, PathExtension::Calls(_)),
         "--profile needs paths that stay within functions. Pass --preset ball-larus or --preset extended-loops"
     );
     Ok(())
@@ -47,13 +48,13 @@ pub fn table_profile(
     kind: ProfileKind,
     detector: &DetectorParameters,
     profiler: &Profiler,
-    (places, mappings): (&Places, &[MappedFile]),
+    (places, mappings): (&MappedPlaces, &[MappedFile]),
     store: Option<&UnitCache>,
     run: Run,
 ) -> Result<Profile> {
     let held = match kind {
         ProfileKind::Table => profiler.table_profile(Metric::Frequency, 0).unwrap_or_default(),
-        ProfileKind::Complete => profiler.complete_profile(Metric::Frequency).cloned().unwrap_or_default(),
+        ProfileKind::Complete => profiler.complete_path_profile(Metric::Frequency).cloned().unwrap_or_default(),
     };
     let images = read_images(mappings, store)?;
     let paths = hot_paths(&held, detector, places);
@@ -83,7 +84,7 @@ fn report_losses(kind: ProfileKind, detector: &DetectorParameters, imported: &Ho
         if kind == ProfileKind::Table {
             why.push("the table holds only some of the paths (`trodden-lab simulate --profile-of complete` uses all)".to_owned());
         }
-        let is_dropped = detector.overflow == Overflow::Drop;
+        let is_dropped = detector.overflow == StackOverflowPolicy::Drop;
         for (number, what) in [
             (
                 if is_dropped { counts.overflows } else { 0 },
@@ -131,17 +132,17 @@ fn read_images(mappings: &[MappedFile], store: Option<&UnitCache>) -> Result<Vec
     Ok(images)
 }
 
-fn hot_paths(held: &PathProfile, detector: &DetectorParameters, places: &Places) -> Vec<HotPath> {
+fn hot_paths(held: &PathProfile, detector: &DetectorParameters, places: &MappedPlaces) -> Vec<HotPath> {
     let memory = places.memory();
     let hot = |(path, count): (PathDescriptor, u64)| {
         let walk = walk(&memory, detector, &path);
-        HotPath { runs: straight_runs(&walk), exit: walk.exit, count }
+        HotPath { runs: straight_code_runs(&walk), exit: walk.exit, count }
     };
-    held.hottest().into_iter().map(hot).collect()
+    held.hottest_paths().into_iter().map(hot).collect()
 }
 
 /// Returns the straight runs of code that a walk followed, each as the addresses of its first and last instruction.
-fn straight_runs(walk: &InstructionWalk) -> Vec<(u64, u64)> {
+fn straight_code_runs(walk: &InstructionWalk) -> Vec<(u64, u64)> {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for step in &walk.steps {
         match runs.last_mut() {

@@ -6,11 +6,11 @@
 
 use super::places::MappedMemory;
 use crate::hot_paths::HotPathExit;
-use trodden_binary::instruction::{BranchInstruction, branch, decode, format_intel};
-use trodden_hardware::{Address, BranchType, DetectorParameters, Extension, OperationMapping, PathDescriptor};
+use trodden_binary::instruction::{BranchInstruction, classify_branch, decode_instruction, format_intel};
+use trodden_hardware::{Address, BranchType, DetectorParameters, OperationMapping, PathDescriptor, PathExtension};
 
 /// Maximum number of instructions of a walk, which is more than any path has.
-const MAX_INSTRUCTIONS: usize = 1 << 14;
+const MAX_WALKED_INSTRUCTIONS: usize = 1 << 14;
 
 /// An instruction of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,14 +44,14 @@ pub fn walk(memory: &MappedMemory, detector: &DetectorParameters, path: &PathDes
     let mut walk = InstructionWalk { steps: Vec::new(), stopped: None, exit: HotPathExit::Unknown };
     let mut address = path.start.0;
     let mut is_jumped_to = false;
-    while walk.steps.len() < MAX_INSTRUCTIONS {
-        let Some(instruction) = memory.code(Address(address)).and_then(|code| decode(code, address)) else {
+    while walk.steps.len() < MAX_WALKED_INSTRUCTIONS {
+        let Some(instruction) = memory.code(Address(address)).and_then(|code| decode_instruction(code, address)) else {
             walk.stopped = Some("no file holds the code here");
             return walk;
         };
         let fall_through = address + instruction.len() as u64;
         let used = walker.used;
-        let next = walker.next(branch(&instruction), address, fall_through);
+        let next = walker.next_step(classify_branch(&instruction), address, fall_through);
         if next == NextStep::EndsBefore {
             walk.exit = HotPathExit::At(address);
             return walk;
@@ -100,7 +100,7 @@ struct Walker<'a> {
 }
 
 impl Walker<'_> {
-    fn next(&mut self, branch: Option<BranchInstruction>, address: u64, fall_through: u64) -> NextStep {
+    fn next_step(&mut self, branch: Option<BranchInstruction>, address: u64, fall_through: u64) -> NextStep {
         match branch {
             None | Some(BranchInstruction::System) => NextStep::At(fall_through),
             Some(BranchInstruction::Stop) => NextStep::End(HotPathExit::Unknown),
@@ -128,7 +128,7 @@ impl Walker<'_> {
         let Some(is_taken) = self.take_outcome(class(expected)) else { return NextStep::EndsBefore };
         let next = if is_taken { target } else { fall_through };
         if is_backward
-            && let Extension::Loops(most) = self.mapping.extension
+            && let PathExtension::Loops(most) = self.mapping.extension
             && self.extensions < most
         {
             self.extensions += 1;
@@ -139,7 +139,7 @@ impl Walker<'_> {
     }
 
     fn follow_call(&mut self, target: Option<u64>, fall_through: u64) -> NextStep {
-        if let Extension::Calls(most) = self.mapping.extension
+        if let PathExtension::Calls(most) = self.mapping.extension
             && self.extensions < most
         {
             self.extensions += 1;

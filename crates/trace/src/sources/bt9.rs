@@ -15,8 +15,8 @@
 //! non-branch instructions between them. Memory grows with the numbers of nodes and edges, not with the sequence.
 
 use super::bt9_opcode::{Bt9Node, find_untaken_targets};
-use super::lines::Lines;
-use super::{Batch, BranchSource, Level, SourceError, SourceNotes};
+use super::lines::SourceLines;
+use super::{BranchSource, EventBatch, SourceDetail, SourceError, SourceNotes};
 use std::collections::HashMap;
 use std::io::BufRead;
 use std::path::Path;
@@ -32,7 +32,7 @@ struct Bt9Edge {
 
 /// Reads a BT9 trace as a source of branches.
 pub struct Bt9Source<R> {
-    lines: Lines<R>,
+    lines: SourceLines<R>,
     nodes: HashMap<u64, Bt9Node>,
     edges: HashMap<u64, Bt9Edge>,
     /// Number of instructions since the last branch.
@@ -50,9 +50,9 @@ impl<R: BufRead> Bt9Source<R> {
     /// # Errors
     /// The text is not a BT9 trace, or is corrupt.
     pub fn new(reader: R, path: &Path) -> Result<Bt9Source<R>, SourceError> {
-        let mut lines = Lines::new(reader, path);
+        let mut lines = SourceLines::new(reader, path);
         if lines.next()?.is_none_or(|l| l.trim() != "BT9_SPA_TRACE_FORMAT") {
-            return Err(lines.foreign("not a BT9 trace: its first line is not BT9_SPA_TRACE_FORMAT"));
+            return Err(lines.foreign_format_error("not a BT9 trace: its first line is not BT9_SPA_TRACE_FORMAT"));
         }
         let (nodes, edges) = (HashMap::new(), HashMap::new());
         let mut source = Bt9Source { lines, nodes, edges, pending: 0, has_begun: false, is_ended: false, instructions: 0, unknown: 0 };
@@ -62,7 +62,7 @@ impl<R: BufRead> Bt9Source<R> {
 
     fn read_tables(&mut self) -> Result<(), SourceError> {
         loop {
-            let Some(line) = self.lines.next()? else { return Err(self.lines.truncated("BT9_EDGE_SEQUENCE is missing")) };
+            let Some(line) = self.lines.next()? else { return Err(self.lines.truncated_file_error("BT9_EDGE_SEQUENCE is missing")) };
             let words: Vec<&str> = line.split('#').next().unwrap_or_default().split_whitespace().collect();
             let taken = match words.first() {
                 Some(&"NODE") => self.add_node(&words),
@@ -103,7 +103,7 @@ impl<R: BufRead> Bt9Source<R> {
         Some(())
     }
 
-    fn follow_edge(&mut self, edge: Bt9Edge, batch: &mut Batch) -> Option<()> {
+    fn follow_edge(&mut self, edge: Bt9Edge, batch: &mut EventBatch) -> Option<()> {
         const THREAD: ThreadId = ThreadId(0);
         let node = *self.nodes.get(&edge.from)?;
         if !self.has_begun {
@@ -135,13 +135,13 @@ impl<R: BufRead> Bt9Source<R> {
 }
 
 impl<R: BufRead> BranchSource for Bt9Source<R> {
-    fn level(&self) -> Level {
-        Level::Branches
+    fn level(&self) -> SourceDetail {
+        SourceDetail::Branches
     }
 
-    fn read(&mut self, batch: &mut Batch) -> Result<bool, SourceError> {
-        while batch.events.len() < Batch::EVENTS && !self.is_ended {
-            let Some(line) = self.lines.next()? else { return Err(self.lines.truncated("the line EOF is missing")) };
+    fn read(&mut self, batch: &mut EventBatch) -> Result<bool, SourceError> {
+        while batch.events.len() < EventBatch::EVENTS_PER_BATCH && !self.is_ended {
+            let Some(line) = self.lines.next()? else { return Err(self.lines.truncated_file_error("the line EOF is missing")) };
             let word = line.split('#').next().unwrap_or_default().trim();
             match word {
                 "" => {}

@@ -5,7 +5,7 @@
 //! yields all of these targets is used for the other branches.
 
 use std::collections::HashMap;
-use trodden_binary::instruction::{BranchInstruction, branch, decode};
+use trodden_binary::instruction::{BranchInstruction, classify_branch, decode_instruction};
 use trodden_hardware::BranchKind;
 
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +58,7 @@ fn x86(node: &Bt9Node, is_lowest_first: bool) -> Option<u64> {
     if !is_lowest_first {
         code.reverse();
     }
-    match branch(&decode(&code, node.address).filter(|instruction| instruction.len() == size)?)? {
+    match classify_branch(&decode_instruction(&code, node.address).filter(|instruction| instruction.len() == size)?)? {
         BranchInstruction::Conditional(target) => Some(target),
         _ => None,
     }

@@ -30,7 +30,7 @@ EOF
 
 fn read(text: &str) -> Result<(Vec<StreamEvent>, u64), SourceError> {
     let mut source = Bt9Source::new(text.as_bytes(), Path::new("t.bt9"))?;
-    let mut batch = Batch::default();
+    let mut batch = EventBatch::default();
     while source.read(&mut batch)? {}
     Ok((batch.events.iter().map(|(_, e)| *e).collect(), source.notes().instructions))
 }
@@ -84,7 +84,7 @@ fn trace_of_conditionals(branches: &[(u64, u64, &str, Option<u64>, u64)]) -> Str
 
 fn read_targets(text: &str) -> (Vec<u64>, usize) {
     let mut source = Bt9Source::new(text.as_bytes(), Path::new("t.bt9")).unwrap();
-    let mut batch = Batch::default();
+    let mut batch = EventBatch::default();
     while source.read(&mut batch).unwrap() {}
     let target = |event: &StreamEvent| if let StreamEvent::Branch(branch) = event { Some(branch.target.0) } else { None };
     (batch.events.iter().filter_map(|(_, event)| target(event)).collect(), source.notes().notes.len())

@@ -9,8 +9,8 @@
 //! Registers: 0 to 31 are integer registers, 32 to 63 vector registers, 64 the flags. Numbers are little-endian. The files have no header,
 //! so a file of a different format fails at the first malformed record.
 
-use super::records::{BranchRecord, Records};
-use super::{Batch, BranchSource, Bytes, Level, SourceError, SourceNotes};
+use super::records::{BranchRecord, InstructionRecords};
+use super::{BranchSource, EventBatch, SourceBytes, SourceDetail, SourceError, SourceNotes};
 use std::io::Read;
 use std::path::Path;
 use trodden_hardware::{Address, BranchKind, Instruction, InstructionClass};
@@ -26,18 +26,18 @@ const INSTRUCTION_SIZE: u64 = 4;
 
 /// Reads a CBP2025 trace, which must not be compressed, as a source of branches.
 pub struct Cbp2025Source<R> {
-    bytes: Bytes<R>,
-    records: Records,
+    bytes: SourceBytes<R>,
+    records: InstructionRecords,
 }
 
 impl<R: Read> Cbp2025Source<R> {
     /// Creates a source. `path` identifies the trace in messages.
     pub fn new(reader: R, path: &Path) -> Cbp2025Source<R> {
-        Cbp2025Source { bytes: Bytes::new(reader, path), records: Records::default() }
+        Cbp2025Source { bytes: SourceBytes::new(reader, path), records: InstructionRecords::default() }
     }
 
     /// Reads a record. Returns false at the end of the trace.
-    fn read_record(&mut self, batch: &mut Batch) -> Result<bool, SourceError> {
+    fn read_record(&mut self, batch: &mut EventBatch) -> Result<bool, SourceError> {
         let offset = self.bytes.offset();
         let mut pc = [0; 8];
         if !self.bytes.fill(&mut pc, "a record")? {
@@ -116,12 +116,12 @@ impl<R: Read> Cbp2025Source<R> {
 }
 
 impl<R: Read> BranchSource for Cbp2025Source<R> {
-    fn level(&self) -> Level {
-        Level::Instructions
+    fn level(&self) -> SourceDetail {
+        SourceDetail::Instructions
     }
 
-    fn read(&mut self, batch: &mut Batch) -> Result<bool, SourceError> {
-        while batch.events.len() < Batch::EVENTS {
+    fn read(&mut self, batch: &mut EventBatch) -> Result<bool, SourceError> {
+        while batch.events.len() < EventBatch::EVENTS_PER_BATCH {
             if !self.read_record(batch)? {
                 self.records.end(batch);
                 return Ok(false);

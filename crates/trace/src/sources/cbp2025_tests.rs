@@ -40,9 +40,9 @@ fn trace() -> Vec<Vec<u8>> {
     ]
 }
 
-fn read(bytes: &[u8]) -> (Batch, Result<SourceNotes, SourceError>) {
+fn read(bytes: &[u8]) -> (EventBatch, Result<SourceNotes, SourceError>) {
     let mut source = Cbp2025Source::new(bytes, Path::new("t.cbp"));
-    let mut batch = Batch::default();
+    let mut batch = EventBatch::default();
     loop {
         match source.read(&mut batch) {
             Ok(true) => {}

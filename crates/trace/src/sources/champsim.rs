@@ -9,8 +9,8 @@
 //! of a branch is unknown until it was seen not taken, and return addresses of calls are unknown. So the path stack is not repaired for
 //! such traces, and gaps are not noticed.
 
-use super::records::{BranchRecord, Records};
-use super::{Batch, BranchSource, Bytes, Level, SourceError, SourceNotes};
+use super::records::{BranchRecord, InstructionRecords};
+use super::{BranchSource, EventBatch, SourceBytes, SourceDetail, SourceError, SourceNotes};
 use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
@@ -23,8 +23,8 @@ const INSTRUCTION_POINTER: u8 = 26;
 
 /// Reads a ChampSim trace, which must not be compressed, as a source of branches.
 pub struct ChampSimSource<R> {
-    bytes: Bytes<R>,
-    records: Records,
+    bytes: SourceBytes<R>,
+    records: InstructionRecords,
     /// The previous record. Its branch target is the address of the next record.
     before: Option<[u8; RECORD_SIZE]>,
     /// Fall-through addresses of conditional branches that were seen not taken.
@@ -34,11 +34,16 @@ pub struct ChampSimSource<R> {
 impl<R: Read> ChampSimSource<R> {
     /// Creates a source. `path` identifies the trace in messages.
     pub fn new(reader: R, path: &Path) -> ChampSimSource<R> {
-        ChampSimSource { bytes: Bytes::new(reader, path), records: Records::default(), before: None, fall_throughs: HashMap::new() }
+        ChampSimSource {
+            bytes: SourceBytes::new(reader, path),
+            records: InstructionRecords::default(),
+            before: None,
+            fall_throughs: HashMap::new(),
+        }
     }
 
     /// Reads a record. Returns false at the end of the trace.
-    fn read_record(&mut self, batch: &mut Batch) -> Result<bool, SourceError> {
+    fn read_record(&mut self, batch: &mut EventBatch) -> Result<bool, SourceError> {
         let offset = self.bytes.offset();
         let mut record = [0; RECORD_SIZE];
         if !self.bytes.fill(&mut record, "a record of 64 bytes")? {
@@ -53,7 +58,7 @@ impl<R: Read> ChampSimSource<R> {
         Ok(true)
     }
 
-    fn handle_record(&mut self, record: &[u8; RECORD_SIZE], next: Option<u64>, batch: &mut Batch) {
+    fn handle_record(&mut self, record: &[u8; RECORD_SIZE], next: Option<u64>, batch: &mut EventBatch) {
         let address = word(record, 0);
         let place = |at: usize| Some(word(record, at)).filter(|a| *a != 0).map(Address);
         let instruction = Instruction {
@@ -79,16 +84,16 @@ impl<R: Read> ChampSimSource<R> {
 }
 
 impl<R: Read> BranchSource for ChampSimSource<R> {
-    fn level(&self) -> Level {
-        Level::Instructions
+    fn level(&self) -> SourceDetail {
+        SourceDetail::Instructions
     }
 
     fn knows_return_addresses(&self) -> bool {
         false
     }
 
-    fn read(&mut self, batch: &mut Batch) -> Result<bool, SourceError> {
-        while batch.events.len() < Batch::EVENTS {
+    fn read(&mut self, batch: &mut EventBatch) -> Result<bool, SourceError> {
+        while batch.events.len() < EventBatch::EVENTS_PER_BATCH {
             if !self.read_record(batch)? {
                 if let Some(last) = self.before.take() {
                     self.handle_record(&last, None, batch);

@@ -29,9 +29,9 @@ fn trace() -> Vec<u8> {
     .concat()
 }
 
-fn read(bytes: &[u8]) -> (Batch, Result<SourceNotes, SourceError>) {
+fn read(bytes: &[u8]) -> (EventBatch, Result<SourceNotes, SourceError>) {
     let mut source = ChampSimSource::new(bytes, Path::new("t.champsim"));
-    let mut batch = Batch::default();
+    let mut batch = EventBatch::default();
     loop {
         match source.read(&mut batch) {
             Ok(true) => {}

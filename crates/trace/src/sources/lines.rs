@@ -4,7 +4,7 @@ use super::SourceError;
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
-pub(crate) struct Lines<R> {
+pub(crate) struct SourceLines<R> {
     reader: R,
     path: PathBuf,
     /// Offsets of the start and end of the line that was read last.
@@ -12,9 +12,9 @@ pub(crate) struct Lines<R> {
     buffer: Vec<u8>,
 }
 
-impl<R: BufRead> Lines<R> {
-    pub fn new(reader: R, path: &Path) -> Lines<R> {
-        Lines { reader, path: path.to_owned(), at: (0, 0), buffer: Vec::new() }
+impl<R: BufRead> SourceLines<R> {
+    pub fn new(reader: R, path: &Path) -> SourceLines<R> {
+        SourceLines { reader, path: path.to_owned(), at: (0, 0), buffer: Vec::new() }
     }
 
     /// Reads the next line; `None` at the end of the text.
@@ -29,16 +29,16 @@ impl<R: BufRead> Lines<R> {
     /// Returns the error for a malformed line, which is the one that was read last.
     pub fn corrupt(&self, what: impl Into<String>) -> SourceError {
         if self.buffer.last().is_some_and(|b| *b != b'\n') {
-            return self.truncated(format!("in a line: {}", what.into()));
+            return self.truncated_file_error(format!("in a line: {}", what.into()));
         }
         SourceError::Corrupt { path: self.path.clone(), offset: self.at.0, what: what.into() }
     }
 
-    pub fn truncated(&self, what: impl Into<String>) -> SourceError {
+    pub fn truncated_file_error(&self, what: impl Into<String>) -> SourceError {
         SourceError::Truncated { path: self.path.clone(), offset: self.at.1, what: what.into() }
     }
 
-    pub fn foreign(&self, what: impl Into<String>) -> SourceError {
+    pub fn foreign_format_error(&self, what: impl Into<String>) -> SourceError {
         SourceError::Foreign { path: self.path.clone(), what: what.into() }
     }
 }

@@ -44,7 +44,7 @@ use trodden_hardware::{Instruction, StreamEvent, ThreadId};
 
 /// How detailed a source's records are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
+pub enum SourceDetail {
     /// Branches, and the number of instructions between them.
     Branches,
     /// Every instruction, with its memory accesses.
@@ -53,7 +53,7 @@ pub enum Level {
 
 /// A batch of records.
 #[derive(Clone, Debug, Default)]
-pub struct Batch {
+pub struct EventBatch {
     /// The events of threads, in the source's order.
     pub events: Vec<(ThreadId, StreamEvent)>,
     /// For sources at the level of instructions: the executed instructions, in order. Each branch or end among `events` says how many of
@@ -61,9 +61,9 @@ pub struct Batch {
     pub instructions: Vec<Instruction>,
 }
 
-impl Batch {
+impl EventBatch {
     /// Approximate number of events per batch. A source ends a batch at the first suitable event after it.
-    pub const EVENTS: usize = 1 << 14;
+    pub const EVENTS_PER_BATCH: usize = 1 << 14;
 
     /// Removes all records.
     pub fn clear(&mut self) {
@@ -89,7 +89,7 @@ pub struct SourceNotes {
 /// A source of retired branches.
 pub trait BranchSource {
     /// Returns the level of detail of the records.
-    fn level(&self) -> Level;
+    fn level(&self) -> SourceDetail;
 
     /// Returns true if the records of calls have the return addresses.
     fn knows_return_addresses(&self) -> bool {
@@ -105,7 +105,7 @@ pub trait BranchSource {
     ///
     /// # Errors
     /// The source cannot be read, or is corrupt.
-    fn read(&mut self, batch: &mut Batch) -> Result<bool, SourceError>;
+    fn read(&mut self, batch: &mut EventBatch) -> Result<bool, SourceError>;
 
     /// Returns information on the records that were read so far.
     fn notes(&self) -> SourceNotes;
@@ -155,22 +155,22 @@ pub enum SourceError {
 }
 
 /// A stream of bytes that keeps track of its offset.
-pub(crate) struct Bytes<R> {
+pub(crate) struct SourceBytes<R> {
     reader: R,
     path: PathBuf,
     offset: u64,
 }
 
-impl<R: Read> Bytes<R> {
-    pub fn new(reader: R, path: &Path) -> Bytes<R> {
-        Bytes { reader, path: path.to_owned(), offset: 0 }
+impl<R: Read> SourceBytes<R> {
+    pub fn new(reader: R, path: &Path) -> SourceBytes<R> {
+        SourceBytes { reader, path: path.to_owned(), offset: 0 }
     }
 
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    pub fn truncated(&self, what: impl Into<String>) -> SourceError {
+    pub fn truncated_file_error(&self, what: impl Into<String>) -> SourceError {
         SourceError::Truncated { path: self.path.clone(), offset: self.offset, what: what.into() }
     }
 
@@ -178,7 +178,7 @@ impl<R: Read> Bytes<R> {
         SourceError::Corrupt { path: self.path.clone(), offset, what: what.into() }
     }
 
-    pub fn foreign(&self, what: impl Into<String>) -> SourceError {
+    pub fn foreign_format_error(&self, what: impl Into<String>) -> SourceError {
         SourceError::Foreign { path: self.path.clone(), what: what.into() }
     }
 
@@ -206,7 +206,7 @@ impl<R: Read> Bytes<R> {
         if buffer.is_empty() || self.fill(buffer, what)? {
             return Ok(());
         }
-        Err(self.truncated(format!("{what} is missing")))
+        Err(self.truncated_file_error(format!("{what} is missing")))
     }
 }
 
@@ -234,11 +234,11 @@ mod tests {
 
     #[test]
     fn end_and_truncation_are_distinguished() {
-        let mut bytes = Bytes::new(&b"abcd"[..], Path::new("f"));
+        let mut bytes = SourceBytes::new(&b"abcd"[..], Path::new("f"));
         let mut two = [0; 3];
         assert!(bytes.fill(&mut two, "x").unwrap());
         let error = bytes.fill(&mut two, "a number").unwrap_err().to_string();
         assert!(error.contains("f is truncated at offset 4: in a number"), "{error}");
-        assert!(!Bytes::new(&b""[..], Path::new("f")).fill(&mut two, "x").unwrap());
+        assert!(!SourceBytes::new(&b""[..], Path::new("f")).fill(&mut two, "x").unwrap());
     }
 }

@@ -5,13 +5,13 @@
 //! script --show-mmap-events` prints, or among those that the user names. Each window of branch records covers a different part of the
 //! execution, so a gap precedes it.
 
-use super::lines::Lines;
-use super::{Batch, BranchSource, Level, SourceError, SourceNotes};
+use super::lines::SourceLines;
+use super::{BranchSource, EventBatch, SourceDetail, SourceError, SourceNotes};
 use crate::perf_script::{self, ScriptLine, ScriptRecord, ScriptThread};
 use std::collections::{BTreeSet, HashMap};
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
-use trodden_binary::instruction::{BranchInstruction, branch, decode};
+use trodden_binary::instruction::{BranchInstruction, classify_branch, decode_instruction};
 use trodden_binary::{Binary, MappedFile};
 use trodden_hardware::{Address, BranchKind, RetiredBranch, StreamEvent, ThreadId};
 
@@ -20,7 +20,7 @@ const MAX_WALK_INSTRUCTIONS: u32 = 1 << 16;
 
 /// Reads the output of `perf script` as a source of branches.
 pub struct PerfScriptSource<R> {
-    lines: Lines<R>,
+    lines: SourceLines<R>,
     code: MappedCode,
     threads: HashMap<ScriptThread, ScriptState>,
     mappings: Vec<MappedFile>,
@@ -61,7 +61,7 @@ impl<R: BufRead> PerfScriptSource<R> {
         }
         let (threads, mappings) = (HashMap::new(), Vec::new());
         Ok(PerfScriptSource {
-            lines: Lines::new(reader, path),
+            lines: SourceLines::new(reader, path),
             code,
             threads,
             mappings,
@@ -80,7 +80,7 @@ impl<R: BufRead> PerfScriptSource<R> {
         self.threads.entry(thread).or_insert(ScriptState { id: next, at: None, has_begun: false })
     }
 
-    fn handle_line(&mut self, line: ScriptLine, batch: &mut Batch) {
+    fn handle_line(&mut self, line: ScriptLine, batch: &mut EventBatch) {
         match line {
             ScriptLine::Nothing => {}
             ScriptLine::Fork { process, parent } => self.code.fork(process, parent),
@@ -131,10 +131,10 @@ impl<R: BufRead> PerfScriptSource<R> {
                 )
             }
         };
-        Err(self.lines.foreign(what))
+        Err(self.lines.foreign_format_error(what))
     }
 
-    fn handle_branch(&mut self, thread: ScriptThread, record: ScriptRecord, batch: &mut Batch) {
+    fn handle_branch(&mut self, thread: ScriptThread, record: ScriptRecord, batch: &mut EventBatch) {
         self.records += 1;
         let (id, at) = (self.state(thread).id, self.state(thread).at);
         let mut walked = None;
@@ -163,15 +163,15 @@ impl<R: BufRead> PerfScriptSource<R> {
 }
 
 impl<R: BufRead> BranchSource for PerfScriptSource<R> {
-    fn level(&self) -> Level {
-        Level::Branches
+    fn level(&self) -> SourceDetail {
+        SourceDetail::Branches
     }
 
-    fn read(&mut self, batch: &mut Batch) -> Result<bool, SourceError> {
-        while batch.events.len() < Batch::EVENTS {
+    fn read(&mut self, batch: &mut EventBatch) -> Result<bool, SourceError> {
+        while batch.events.len() < EventBatch::EVENTS_PER_BATCH {
             let Some(line) = self.lines.next()? else { return self.check_usable().map(|()| false) };
             let is_header = line.starts_with('#');
-            let line = perf_script::parse(&line).map_err(|what| self.lines.corrupt(what))?;
+            let line = perf_script::parse_script_line(&line).map_err(|what| self.lines.corrupt(what))?;
             self.is_recognised |= is_header || line != ScriptLine::Nothing;
             self.handle_line(line, batch);
         }
@@ -262,10 +262,10 @@ impl MappedCode {
         let mut address = start;
         let mut instructions = 0;
         for _ in 0..MAX_WALK_INSTRUCTIONS {
-            let instruction = decode(self.code_at(process, address)?, address)?;
+            let instruction = decode_instruction(self.code_at(process, address)?, address)?;
             let fall_through = address.checked_add(instruction.len() as u64)?;
             instructions += 1;
-            let what = branch(&instruction);
+            let what = classify_branch(&instruction);
             let mut push = |kind, target: u64, is_taken| {
                 let (address, target, fall_through) = (Address(address), Address(target), Address(fall_through));
                 branches.push(RetiredBranch { address, target, fall_through, kind, is_taken, instructions, stack: None });

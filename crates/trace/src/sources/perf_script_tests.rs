@@ -9,9 +9,9 @@ fn find_conditional_and_jump(binary: &Binary) -> [u64; 5] {
         let mut address = function.address;
         let mut conditional = None;
         while address < function.address + function.size {
-            let Some(instruction) = binary.code_at(address).and_then(|code| decode(code, address)) else { break };
+            let Some(instruction) = binary.code_at(address).and_then(|code| decode_instruction(code, address)) else { break };
             let fall_through = address + instruction.len() as u64;
-            match (branch(&instruction), conditional) {
+            match (classify_branch(&instruction), conditional) {
                 (Some(BranchInstruction::Conditional(_)), None) => conditional = Some((address, fall_through)),
                 (Some(BranchInstruction::Jump(target)), Some((at, end))) => return [function.address, at, end, address, target],
                 (None, _) => {}
@@ -25,7 +25,7 @@ fn find_conditional_and_jump(binary: &Binary) -> [u64; 5] {
 
 fn read(text: &str, program: &Path) -> (Vec<StreamEvent>, SourceNotes) {
     let mut source = PerfScriptSource::new(text.as_bytes(), Path::new("perf.txt"), &[program.to_owned()]).unwrap();
-    let mut batch = Batch::default();
+    let mut batch = EventBatch::default();
     while source.read(&mut batch).unwrap() {}
     (batch.events.iter().map(|(_, e)| *e).collect(), source.notes())
 }
@@ -62,6 +62,6 @@ fn untaken_conditional_branches_are_reconstructed() {
 fn malformed_lines_are_reported() {
     let text = "7/7 1.1: 10 => 20\nsome words\n";
     let mut source = PerfScriptSource::new(text.as_bytes(), Path::new("perf.txt"), &[]).unwrap();
-    let error = source.read(&mut Batch::default()).unwrap_err().to_string();
+    let error = source.read(&mut EventBatch::default()).unwrap_err().to_string();
     assert!(error.contains("perf.txt is corrupt at offset 18"), "{error}");
 }

@@ -5,7 +5,7 @@
 //! pending transition is kept until the handler has returned.
 
 use super::qemu_blocks::{BlockTransition, TranslatedBlock};
-use super::{Batch, BranchSource, Bytes, Level, SourceError, SourceNotes, parse_maps};
+use super::{BranchSource, EventBatch, SourceBytes, SourceDetail, SourceError, SourceNotes, parse_maps};
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::path::Path;
@@ -21,8 +21,8 @@ const MAX_FRAME_SIZE: u64 = 1 << 28;
 
 /// Reads the stream of a program under QEMU as a source of branches.
 pub struct QemuSource<R> {
-    level: Level,
-    bytes: Bytes<R>,
+    level: SourceDetail,
+    bytes: SourceBytes<R>,
     blocks: Vec<TranslatedBlock>,
     threads: QemuThreads,
     mappings: Vec<MappedFile>,
@@ -39,15 +39,16 @@ impl<R: Read> QemuSource<R> {
     ///
     /// # Errors
     /// The stream is not the plugin's, or has a different version.
-    pub fn new(reader: R, path: &Path, level: Level) -> Result<QemuSource<R>, SourceError> {
-        let mut bytes = Bytes::new(reader, path);
+    pub fn new(reader: R, path: &Path, level: SourceDetail) -> Result<QemuSource<R>, SourceError> {
+        let mut bytes = SourceBytes::new(reader, path);
         let mut header = [0; FILE_HEADER_BYTES];
         bytes.read_exact(&mut header, "the start of the plugin's stream")?;
         expect_header(&header, FileKind::BLOCKS, VERSION).map_err(|error| match error {
-            FileError::Version { found, .. } => {
-                bytes.foreign(format!("the plugin writes version {found}, but this program reads version {VERSION}. Rebuild both"))
+            FileError::Version { found, .. } => bytes
+                .foreign_format_error(format!("the plugin writes version {found}, but this program reads version {VERSION}. Rebuild both")),
+            other => {
+                bytes.foreign_format_error(format!("not a stream of this version of trodden's plugin for QEMU ({other}). Rebuild both"))
             }
-            other => bytes.foreign(format!("not a stream of this version of trodden's plugin for QEMU ({other}). Rebuild both")),
         })?;
         Ok(QemuSource {
             level,
@@ -64,7 +65,7 @@ impl<R: Read> QemuSource<R> {
     }
 
     /// Reads a frame. Returns false at the end.
-    fn read_frame(&mut self, batch: &mut Batch) -> Result<bool, SourceError> {
+    fn read_frame(&mut self, batch: &mut EventBatch) -> Result<bool, SourceError> {
         let offset = self.bytes.offset();
         let mut header = [0; FrameHeader::BYTES];
         if self.is_ended || !self.bytes.fill(&mut header, "a frame's header")? {
@@ -83,7 +84,7 @@ impl<R: Read> QemuSource<R> {
         Ok(true)
     }
 
-    fn handle_frame(&mut self, kind: FrameKind, thread: u32, content: &[u8], batch: &mut Batch) -> Result<(), String> {
+    fn handle_frame(&mut self, kind: FrameKind, thread: u32, content: &[u8], batch: &mut EventBatch) -> Result<(), String> {
         match kind {
             FrameKind::Block => {
                 let (number, block) = parse_block(content, self.level).ok_or("the description of a block is too short")?;
@@ -113,7 +114,7 @@ impl<R: Read> QemuSource<R> {
 }
 
 impl<R: Read> BranchSource for QemuSource<R> {
-    fn level(&self) -> Level {
+    fn level(&self) -> SourceDetail {
         self.level
     }
 
@@ -121,8 +122,8 @@ impl<R: Read> BranchSource for QemuSource<R> {
         true
     }
 
-    fn read(&mut self, batch: &mut Batch) -> Result<bool, SourceError> {
-        while batch.events.len() < Batch::EVENTS {
+    fn read(&mut self, batch: &mut EventBatch) -> Result<bool, SourceError> {
+        while batch.events.len() < EventBatch::EVENTS_PER_BATCH {
             if !self.read_frame(batch)? {
                 self.threads.end_all(&self.blocks, batch);
                 return Ok(false);
@@ -188,7 +189,7 @@ struct InterruptedTransition {
 }
 
 impl QemuThreads {
-    fn execute(&mut self, number: u32, words: &[u8], blocks: &[TranslatedBlock], batch: &mut Batch) -> Result<(), String> {
+    fn execute(&mut self, number: u32, words: &[u8], blocks: &[TranslatedBlock], batch: &mut EventBatch) -> Result<(), String> {
         let thread = self.by_number.entry(number).or_insert_with(|| {
             self.begun += 1;
             QemuThread { id: ThreadId(self.begun - 1), ..QemuThread::default() }
@@ -213,7 +214,7 @@ impl QemuThreads {
         Ok(())
     }
 
-    fn end(&mut self, number: u32, blocks: &[TranslatedBlock], batch: &mut Batch) {
+    fn end(&mut self, number: u32, blocks: &[TranslatedBlock], batch: &mut EventBatch) {
         let Some(mut thread) = self.by_number.remove(&number) else { return };
         if let Some((last, skipped)) = thread.last {
             self.instructions += thread.count_instructions(&blocks[last], blocks[last].instructions(), skipped);
@@ -222,7 +223,7 @@ impl QemuThreads {
         batch.events.push((thread.id, StreamEvent::End(thread.instructions)));
     }
 
-    fn end_all(&mut self, blocks: &[TranslatedBlock], batch: &mut Batch) {
+    fn end_all(&mut self, blocks: &[TranslatedBlock], batch: &mut EventBatch) {
         let mut numbers: Vec<u32> = self.by_number.keys().copied().collect();
         numbers.sort_unstable();
         numbers.into_iter().for_each(|number| self.end(number, blocks, batch));
@@ -236,7 +237,7 @@ struct ReadContext<'a> {
     instructions: u64,
     iterations: u64,
     blocks: &'a [TranslatedBlock],
-    batch: &'a mut Batch,
+    batch: &'a mut EventBatch,
 }
 
 impl QemuThread {
@@ -348,11 +349,11 @@ fn word(content: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(content.get(at..at + 8)?.try_into().ok()?))
 }
 
-fn parse_block(content: &[u8], level: Level) -> Option<(usize, TranslatedBlock)> {
+fn parse_block(content: &[u8], level: SourceDetail) -> Option<(usize, TranslatedBlock)> {
     let BlockHeader { number, address, instructions } = BlockHeader::read(content)?;
     let (sizes, code) = content[BlockHeader::BYTES..].split_at_checked(usize::try_from(instructions).ok()?)?;
     // A block without a valid instruction faults when it is executed.
-    let block = TranslatedBlock::new(address, sizes, code, level == Level::Instructions).unwrap_or(TranslatedBlock {
+    let block = TranslatedBlock::new(address, sizes, code, level == SourceDetail::Instructions).unwrap_or(TranslatedBlock {
         start: address,
         end: address,
         ..TranslatedBlock::default()

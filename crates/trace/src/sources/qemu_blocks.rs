@@ -8,7 +8,7 @@
 //! - A signal handler may start between any two blocks.
 
 use super::x86;
-use trodden_binary::instruction::{BranchInstruction, branch, decode};
+use trodden_binary::instruction::{BranchInstruction, classify_branch, decode_instruction};
 use trodden_hardware::{Address, BranchKind, Instruction};
 
 #[derive(Clone, Debug, Default)]
@@ -46,16 +46,16 @@ impl TranslatedBlock {
         let mut at = 0;
         for size in sizes.iter().map(|s| usize::from(*s)) {
             let address = start + at as u64;
-            let Some(instruction) = decode(code.get(at..at + size)?, address).filter(|i| i.len() == size) else {
+            let Some(instruction) = decode_instruction(code.get(at..at + size)?, address).filter(|i| i.len() == size) else {
                 // The instruction is truncated at a page boundary, and a different block executes it.
                 break;
             };
             block.offsets.push(u16::try_from(at).ok()?);
             if with_details {
-                block.details.push(x86::describe(&instruction));
+                block.details.push(x86::describe_x86_instruction(&instruction));
             }
             at += size;
-            block.branch = branch(&instruction);
+            block.branch = classify_branch(&instruction);
             let has_prefix = instruction.has_rep_prefix() || instruction.has_repne_prefix();
             block.repeats = has_prefix && instruction.is_string_instruction();
         }

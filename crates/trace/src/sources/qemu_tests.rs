@@ -43,8 +43,8 @@ impl QemuStream {
     }
 
     fn events(self) -> (Vec<(u32, StreamEvent)>, SourceNotes) {
-        let mut source = QemuSource::new(&self.0[..], Path::new("pipe"), Level::Branches).unwrap();
-        let mut batch = Batch::default();
+        let mut source = QemuSource::new(&self.0[..], Path::new("pipe"), SourceDetail::Branches).unwrap();
+        let mut batch = EventBatch::default();
         while source.read(&mut batch).unwrap() {}
         (batch.events.iter().map(|(t, e)| (t.0, *e)).collect(), source.notes())
     }
@@ -132,8 +132,8 @@ fn unexplained_transitions_are_gaps() {
 #[test]
 fn corrupt_data_is_reported_with_its_offset() {
     let failure = |stream: QemuStream| {
-        let mut source = QemuSource::new(&stream.0[..], Path::new("pipe"), Level::Branches)?;
-        let mut batch = Batch::default();
+        let mut source = QemuSource::new(&stream.0[..], Path::new("pipe"), SourceDetail::Branches)?;
+        let mut batch = EventBatch::default();
         while source.read(&mut batch)? {}
         Ok::<_, SourceError>(())
     };
@@ -173,8 +173,8 @@ fn memory_accesses_belong_to_their_instructions() {
             ],
         )
         .frame(FrameKind::End, 0, &[0; 8]);
-    let mut source = QemuSource::new(&stream.0[..], Path::new("pipe"), Level::Instructions).unwrap();
-    let mut batch = Batch::default();
+    let mut source = QemuSource::new(&stream.0[..], Path::new("pipe"), SourceDetail::Instructions).unwrap();
+    let mut batch = EventBatch::default();
     while source.read(&mut batch).unwrap() {}
     assert_eq!(batch.instructions.len(), 6);
     let [load, add, jump] = [batch.instructions[0], batch.instructions[1], batch.instructions[2]];

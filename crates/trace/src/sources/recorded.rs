@@ -1,8 +1,8 @@
 //! Reads the compact format of recorded branches, whose layout is described in `recorded_writer.rs`.
 
 use super::recorded_instructions::InstructionDecoder;
-use super::recorded_writer::{ChunkKind, HAS_FRAMES, HAS_INSTRUCTIONS, LACKS_RETURN_ADDRESSES, VERSION, tag};
-use super::{Batch, BranchSource, Bytes, Level, SourceError, SourceNotes};
+use super::recorded_writer::{ChunkKind, HAS_FRAMES_FLAG, HAS_INSTRUCTIONS_FLAG, LACKS_RETURN_ADDRESSES_FLAG, VERSION, tag};
+use super::{BranchSource, EventBatch, SourceBytes, SourceDetail, SourceError, SourceNotes};
 use crate::numbers::Cursor;
 use std::collections::HashMap;
 use std::io::Read;
@@ -16,7 +16,7 @@ const MAX_CHUNK_SIZE: u64 = 1 << 28;
 
 /// Reads a recording as a source of branches.
 pub struct RecordedSource<R> {
-    bytes: Bytes<R>,
+    bytes: SourceBytes<R>,
     /// The recorded command or file.
     pub origin: String,
     events: Vec<StreamEvent>,
@@ -34,22 +34,24 @@ impl<R: Read> RecordedSource<R> {
     /// # Errors
     /// The file cannot be read, is not a recording, or has a different version.
     pub fn new(reader: R, path: &Path) -> Result<RecordedSource<R>, SourceError> {
-        let mut bytes = Bytes::new(reader, path);
+        let mut bytes = SourceBytes::new(reader, path);
         let mut header = [0; FILE_HEADER_BYTES];
         bytes.read_exact(&mut header, "the start of a recording")?;
         let flags = match expect_header(&header, FileKind::BRANCHES, VERSION) {
             Ok(header) => header.flags,
             Err(FileError::Version { found, .. }) => {
-                return Err(
-                    bytes.foreign(format!("the recording has version {found}, but this program reads version {VERSION}. Record again"))
-                );
+                return Err(bytes.foreign_format_error(format!(
+                    "the recording has version {found}, but this program reads version {VERSION}. Record again"
+                )));
             }
-            Err(FileError::Header(error @ HeaderError::EarlierFormat)) => return Err(bytes.foreign(format!("{error}. Record again"))),
+            Err(FileError::Header(error @ HeaderError::EarlierFormat)) => {
+                return Err(bytes.foreign_format_error(format!("{error}. Record again")));
+            }
             Err(FileError::Header(error @ HeaderError::Checksum)) => return Err(bytes.corrupt(0, error.to_string())),
-            Err(error) => return Err(bytes.foreign(format!("not a recording of `trodden simulate --record`: {error}"))),
+            Err(error) => return Err(bytes.foreign_format_error(format!("not a recording of `trodden simulate --record`: {error}"))),
         };
-        if flags & !(HAS_INSTRUCTIONS | LACKS_RETURN_ADDRESSES | HAS_FRAMES) != 0 {
-            return Err(bytes.foreign(format!("the recording has unknown flags {flags:#x}. Record again")));
+        if flags & !(HAS_INSTRUCTIONS_FLAG | LACKS_RETURN_ADDRESSES_FLAG | HAS_FRAMES_FLAG) != 0 {
+            return Err(bytes.foreign_format_error(format!("the recording has unknown flags {flags:#x}. Record again")));
         }
         let mut source = RecordedSource {
             bytes,
@@ -64,7 +66,7 @@ impl<R: Read> RecordedSource<R> {
         match source.read_chunk()? {
             Some((_, ChunkKind::Origin, origin)) => source.origin = String::from_utf8_lossy(&origin).into_owned(),
             Some((offset, ..)) => return Err(source.bytes.corrupt(offset, "it does not start with its origin")),
-            None => return Err(source.bytes.truncated("its origin is missing")),
+            None => return Err(source.bytes.truncated_file_error("its origin is missing")),
         }
         Ok(source)
     }
@@ -96,7 +98,7 @@ impl<R: Read> RecordedSource<R> {
     }
 
     /// Decodes the events of a chunk. Events before an error remain valid.
-    fn take_events(&mut self, content: &[u8], batch: &mut Batch) -> Option<()> {
+    fn decode_event_chunk(&mut self, content: &[u8], batch: &mut EventBatch) -> Option<()> {
         let mut at = Cursor(content);
         for _ in 0..at.number()? {
             let event = event(&mut at)?;
@@ -118,7 +120,7 @@ impl<R: Read> RecordedSource<R> {
         Some(())
     }
 
-    fn take_notes(&mut self, content: &[u8]) -> Option<()> {
+    fn decode_notes_chunk(&mut self, content: &[u8]) -> Option<()> {
         let mut at = Cursor(content);
         self.notes.instructions = at.number()?;
         for _ in 0..at.number()? {
@@ -135,30 +137,30 @@ impl<R: Read> RecordedSource<R> {
 }
 
 impl<R: Read> BranchSource for RecordedSource<R> {
-    fn level(&self) -> Level {
-        if self.flags & HAS_INSTRUCTIONS == 0 { Level::Branches } else { Level::Instructions }
+    fn level(&self) -> SourceDetail {
+        if self.flags & HAS_INSTRUCTIONS_FLAG == 0 { SourceDetail::Branches } else { SourceDetail::Instructions }
     }
 
     fn knows_return_addresses(&self) -> bool {
-        self.flags & LACKS_RETURN_ADDRESSES == 0
+        self.flags & LACKS_RETURN_ADDRESSES_FLAG == 0
     }
 
     fn knows_frames(&self) -> bool {
-        self.flags & HAS_FRAMES != 0
+        self.flags & HAS_FRAMES_FLAG != 0
     }
 
-    fn read(&mut self, batch: &mut Batch) -> Result<bool, SourceError> {
+    fn read(&mut self, batch: &mut EventBatch) -> Result<bool, SourceError> {
         if self.is_ended {
             return Ok(false);
         }
         let Some((offset, kind, content)) = self.read_chunk()? else {
-            return Err(self.bytes.truncated("the end of the recording is missing"));
+            return Err(self.bytes.truncated_file_error("the end of the recording is missing"));
         };
         let taken = match kind {
             ChunkKind::Origin => Some(()),
-            ChunkKind::Events => self.take_events(&content, batch),
+            ChunkKind::Events => self.decode_event_chunk(&content, batch),
             ChunkKind::Instructions => self.instructions.take(&content, &mut batch.instructions),
-            ChunkKind::Notes => self.take_notes(&content),
+            ChunkKind::Notes => self.decode_notes_chunk(&content),
             ChunkKind::End => {
                 self.is_ended = true;
                 Some(())

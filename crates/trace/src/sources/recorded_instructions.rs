@@ -13,12 +13,12 @@
 //! All numbers are LEB128, differences are zigzag. The chunk precedes the chunk of events that it describes. It has one run for each branch
 //! event and each end event that counts instructions. Memory grows with the number of different runs.
 
-use crate::numbers::{Cursor, push_number, zigzag};
+use crate::numbers::{Cursor, push_number, zigzag_encode};
 use std::collections::HashMap;
 use trodden_hardware::{Address, Instruction, InstructionClass, StreamEvent, ThreadId};
 
 /// The classes, in the order of their numbers in files.
-const CLASSES: [InstructionClass; 6] = [
+const INSTRUCTION_CLASSES_BY_CODE: [InstructionClass; 6] = [
     InstructionClass::Integer,
     InstructionClass::Multiply,
     InstructionClass::Divide,
@@ -26,7 +26,7 @@ const CLASSES: [InstructionClass; 6] = [
     InstructionClass::FloatMultiply,
     InstructionClass::FloatDivide,
 ];
-const CLASS_MASK: u8 = 7;
+const INSTRUCTION_CLASS_MASK: u8 = 7;
 const LOADS_FLAG: u8 = 8;
 const STORES_FLAG: u8 = 16;
 
@@ -83,14 +83,14 @@ impl InstructionEncoder {
             for (address, stores) in [(instruction.load, false), (instruction.store, true)] {
                 let Some(address) = address else { continue };
                 let last = self.last.entry((instruction.address.0, stores)).or_default();
-                push_number(zigzag(address.0.wrapping_sub(*last)), &mut self.executed);
+                push_number(zigzag_encode(address.0.wrapping_sub(*last)), &mut self.executed);
                 *last = address.0;
             }
         }
     }
 
     /// Returns a chunk with everything that was added since the last call.
-    pub fn take_content(&mut self) -> Vec<u8> {
+    pub fn take_encoded_content(&mut self) -> Vec<u8> {
         let mut content = Vec::new();
         push_number(self.definitions.0, &mut content);
         content.append(&mut self.definitions.1);
@@ -104,9 +104,9 @@ fn describe(run: &[Instruction], into: &mut Vec<u8>) {
     push_number(run.len() as u64, into);
     let mut before = 0;
     for instruction in run {
-        push_number(zigzag(instruction.address.0.wrapping_sub(before)), into);
+        push_number(zigzag_encode(instruction.address.0.wrapping_sub(before)), into);
         before = instruction.address.0;
-        let class = CLASSES.iter().position(|c| *c == instruction.class).unwrap_or(0) as u8;
+        let class = INSTRUCTION_CLASSES_BY_CODE.iter().position(|c| *c == instruction.class).unwrap_or(0) as u8;
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
         into.push(class | flag(instruction.load.is_some(), LOADS_FLAG) | flag(instruction.store.is_some(), STORES_FLAG));
         into.extend(instruction.sources);
@@ -154,7 +154,7 @@ fn decode_run(at: &mut Cursor) -> Option<Vec<Instruction>> {
         address = address.wrapping_add(at.difference()?);
         let flags = at.byte()?;
         let accessed = |flag: u8| (flags & flag != 0).then_some(Address(0));
-        let class = *CLASSES.get(usize::from(flags & CLASS_MASK))?;
+        let class = *INSTRUCTION_CLASSES_BY_CODE.get(usize::from(flags & INSTRUCTION_CLASS_MASK))?;
         let (load, store) = (accessed(LOADS_FLAG), accessed(STORES_FLAG));
         let sources = [at.byte()?, at.byte()?, at.byte()?, at.byte()?];
         let destinations = [at.byte()?, at.byte()?];

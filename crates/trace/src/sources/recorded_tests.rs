@@ -45,10 +45,11 @@ fn notes() -> SourceNotes {
 }
 
 fn recording(events: &[(ThreadId, StreamEvent)]) -> Vec<u8> {
-    let properties = Recording { origin: "a program".into(), level: Level::Branches, knows_return_addresses: true, knows_frames: true };
+    let properties =
+        Recording { origin: "a program".into(), level: SourceDetail::Branches, knows_return_addresses: true, knows_frames: true };
     let mut writer = RecordedWriter::new(Vec::new(), &properties).unwrap();
     for chunk in events.chunks(1000) {
-        writer.write(&Batch { events: chunk.to_vec(), instructions: Vec::new() }).unwrap();
+        writer.write(&EventBatch { events: chunk.to_vec(), instructions: Vec::new() }).unwrap();
     }
     writer.finish(&notes()).unwrap()
 }
@@ -89,19 +90,22 @@ fn instructions_are_read_back() {
         let expected = instructions(seed, &events);
         let properties = Recording {
             origin: "a program".into(),
-            level: Level::Instructions,
+            level: SourceDetail::Instructions,
             knows_return_addresses: seed != 9,
             knows_frames: seed != 8,
         };
         let mut writer = RecordedWriter::new(Vec::new(), &properties).unwrap();
         // Instructions may be added before their events.
         let early = expected.len().min(100);
-        writer.write(&Batch { events: Vec::new(), instructions: expected[..early].to_vec() }).unwrap();
-        writer.write(&Batch { events: events.clone(), instructions: expected[early..].to_vec() }).unwrap();
+        writer.write(&EventBatch { events: Vec::new(), instructions: expected[..early].to_vec() }).unwrap();
+        writer.write(&EventBatch { events: events.clone(), instructions: expected[early..].to_vec() }).unwrap();
         let bytes = writer.finish(&notes()).unwrap();
         let mut source = RecordedSource::new(&bytes[..], Path::new("file")).unwrap();
-        assert_eq!((source.level(), source.knows_return_addresses(), source.knows_frames()), (Level::Instructions, seed != 9, seed != 8));
-        let mut batch = Batch::default();
+        assert_eq!(
+            (source.level(), source.knows_return_addresses(), source.knows_frames()),
+            (SourceDetail::Instructions, seed != 9, seed != 8)
+        );
+        let mut batch = EventBatch::default();
         while source.read(&mut batch).unwrap() {}
         assert!(batch.events == events && batch.instructions == expected, "{number} events");
         assert!(bytes.len() < 4096 + 4 * expected.len(), "{} bytes for {} instructions", bytes.len(), expected.len());
@@ -110,7 +114,7 @@ fn instructions_are_read_back() {
 
 /// Reads the events, and returns them with the error that ends the reading, if any.
 fn read(bytes: &[u8]) -> (Vec<(ThreadId, StreamEvent)>, Result<SourceNotes, SourceError>) {
-    let mut batch = Batch::default();
+    let mut batch = EventBatch::default();
     let result = RecordedSource::new(bytes, Path::new("file")).and_then(|mut source| {
         while source.read(&mut batch)? {}
         Ok(source.notes())

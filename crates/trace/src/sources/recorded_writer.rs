@@ -20,8 +20,8 @@
 //! events.
 
 use super::recorded_instructions::InstructionEncoder;
-use super::{Batch, BranchSource, Level, SourceNotes};
-use crate::numbers::{push_number, zigzag};
+use super::{BranchSource, EventBatch, SourceDetail, SourceNotes};
+use crate::numbers::{push_number, zigzag_encode};
 use std::collections::HashMap;
 use std::io::{self, Write};
 use trodden_container::{FileHeader, FileKind, Section};
@@ -30,11 +30,11 @@ use trodden_hardware::{Address, BranchKind, RetiredBranch, StreamEvent, ThreadId
 /// Version of the format of [`FileKind::BRANCHES`].
 pub const VERSION: u32 = 3;
 /// Flag: the recording has instructions.
-pub const HAS_INSTRUCTIONS: u64 = 1;
+pub const HAS_INSTRUCTIONS_FLAG: u64 = 1;
 /// Flag: calls do not have their return addresses.
-pub const LACKS_RETURN_ADDRESSES: u64 = 2;
+pub const LACKS_RETURN_ADDRESSES_FLAG: u64 = 2;
 /// Flag: calls and returns include the stack address at which the return address is stored.
-pub const HAS_FRAMES: u64 = 4;
+pub const HAS_FRAMES_FLAG: u64 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum ChunkKind {
@@ -49,9 +49,9 @@ pub enum ChunkKind {
 
 const COMPRESSION_LEVEL: i32 = 3;
 /// Approximate number of events per chunk.
-const CHUNK_EVENTS: usize = 1 << 18;
+const MAX_CHUNK_EVENTS: usize = 1 << 18;
 /// Approximate number of events per chunk in recordings with instructions. There are about ten instructions per event.
-const CHUNK_EVENTS_WITH_INSTRUCTIONS: usize = 1 << 15;
+const MAX_CHUNK_EVENTS_WITH_INSTRUCTIONS: usize = 1 << 15;
 
 /// The properties of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub struct Recording {
     /// The command that ran, or the file that was read.
     pub origin: String,
     /// The level of detail.
-    pub level: Level,
+    pub level: SourceDetail,
     /// True if the records of calls have the return addresses.
     pub knows_return_addresses: bool,
     /// True if the records of calls and returns have the stack address of the return address.
@@ -68,7 +68,7 @@ pub struct Recording {
 
 impl Recording {
     /// Describes a recording of a source.
-    pub fn of_source(origin: &str, source: &dyn BranchSource) -> Recording {
+    pub fn describe_source(origin: &str, source: &dyn BranchSource) -> Recording {
         let (level, knows_return_addresses, knows_frames) = (source.level(), source.knows_return_addresses(), source.knows_frames());
         Recording { origin: origin.to_owned(), level, knows_return_addresses, knows_frames }
     }
@@ -91,10 +91,10 @@ pub struct RecordedWriter<W> {
 impl<W: Write> RecordedWriter<W> {
     /// Starts a recording.
     pub fn new(mut writer: W, recording: &Recording) -> io::Result<RecordedWriter<W>> {
-        let instructions = (recording.level == Level::Instructions).then(InstructionEncoder::default);
-        let flags = if instructions.is_some() { HAS_INSTRUCTIONS } else { 0 }
-            | if recording.knows_return_addresses { 0 } else { LACKS_RETURN_ADDRESSES }
-            | if recording.knows_frames { HAS_FRAMES } else { 0 };
+        let instructions = (recording.level == SourceDetail::Instructions).then(InstructionEncoder::default);
+        let flags = if instructions.is_some() { HAS_INSTRUCTIONS_FLAG } else { 0 }
+            | if recording.knows_return_addresses { 0 } else { LACKS_RETURN_ADDRESSES_FLAG }
+            | if recording.knows_frames { HAS_FRAMES_FLAG } else { 0 };
         writer.write_all(&FileHeader { flags, ..FileHeader::new(FileKind::BRANCHES, VERSION) }.to_bytes())?;
         write_chunk(&mut writer, ChunkKind::Origin, recording.origin.as_bytes())?;
         Ok(RecordedWriter {
@@ -109,13 +109,13 @@ impl<W: Write> RecordedWriter<W> {
     }
 
     /// Appends a batch.
-    pub fn write(&mut self, batch: &Batch) -> io::Result<()> {
+    pub fn write(&mut self, batch: &EventBatch) -> io::Result<()> {
         if let Some(encoder) = &mut self.instructions {
             encoder.add(&batch.events, &batch.instructions);
         }
         for (thread, event) in &batch.events {
             let next = self.numbers.len() as u64;
-            let event = self.make_frame_relative(*thread, *event);
+            let event = self.make_frame_address_relative(*thread, *event);
             let number = *self.numbers.entry(event).or_insert(next);
             if number == next {
                 self.definitions.0 += 1;
@@ -127,7 +127,7 @@ impl<W: Write> RecordedWriter<W> {
             }
             self.events += 1;
         }
-        let most = if self.instructions.is_some() { CHUNK_EVENTS_WITH_INSTRUCTIONS } else { CHUNK_EVENTS };
+        let most = if self.instructions.is_some() { MAX_CHUNK_EVENTS_WITH_INSTRUCTIONS } else { MAX_CHUNK_EVENTS };
         if self.events >= most { self.write_events() } else { Ok(()) }
     }
 
@@ -150,7 +150,7 @@ impl<W: Write> RecordedWriter<W> {
     }
 
     /// Replaces the stack address of an event by its difference from the thread's previous one.
-    fn make_frame_relative(&mut self, thread: ThreadId, event: StreamEvent) -> StreamEvent {
+    fn make_frame_address_relative(&mut self, thread: ThreadId, event: StreamEvent) -> StreamEvent {
         let StreamEvent::Branch(branch) = event else { return event };
         let Some(at) = branch.stack else { return event };
         let before = self.frames.insert(thread, at.0).unwrap_or(0);
@@ -162,7 +162,7 @@ impl<W: Write> RecordedWriter<W> {
             return Ok(());
         }
         if let Some(encoder) = &mut self.instructions {
-            write_chunk(&mut self.writer, ChunkKind::Instructions, &encoder.take_content())?;
+            write_chunk(&mut self.writer, ChunkKind::Instructions, &encoder.take_encoded_content())?;
         }
         let mut content = Vec::new();
         push_number(self.definitions.0, &mut content);
@@ -211,10 +211,10 @@ fn define_branch(branch: &RetiredBranch, into: &mut Vec<u8>) {
     let frame = if branch.stack.is_some() { tag::FRAME } else { 0 };
     into.push(kind | if branch.is_taken { tag::TAKEN } else { 0 } | frame);
     push_number(branch.address.0, into);
-    push_number(zigzag(branch.target.0.wrapping_sub(branch.address.0)), into);
-    push_number(zigzag(branch.fall_through.0.wrapping_sub(branch.address.0)), into);
+    push_number(zigzag_encode(branch.target.0.wrapping_sub(branch.address.0)), into);
+    push_number(zigzag_encode(branch.fall_through.0.wrapping_sub(branch.address.0)), into);
     push_number(u64::from(branch.instructions), into);
-    branch.stack.into_iter().for_each(|difference| push_number(zigzag(difference.0), into));
+    branch.stack.into_iter().for_each(|difference| push_number(zigzag_encode(difference.0), into));
 }
 
 fn push_text(text: &str, into: &mut Vec<u8>) {

@@ -3,7 +3,7 @@
 //! A record says whether a branch was taken, and if so, its target. The static target of an untaken conditional branch decides whether the
 //! branch is forward or backward. It is known if the branch was taken earlier; until then, the branch counts as forward.
 
-use super::Batch;
+use super::EventBatch;
 use std::collections::HashMap;
 use trodden_hardware::{Address, BranchKind, Instruction, RetiredBranch, StreamEvent, ThreadId};
 
@@ -11,7 +11,7 @@ use trodden_hardware::{Address, BranchKind, Instruction, RetiredBranch, StreamEv
 const THREAD: ThreadId = ThreadId(0);
 
 #[derive(Debug, Default)]
-pub(crate) struct Records {
+pub(crate) struct InstructionRecords {
     targets: HashMap<u64, u64>,
     pending: u32,
     /// Address to which the last instruction led, if known.
@@ -30,9 +30,9 @@ pub(crate) struct BranchRecord {
     pub fall_through: u64,
 }
 
-impl Records {
+impl InstructionRecords {
     /// Handles an instruction. `next_address` is the address after it in memory, if known.
-    pub fn add(&mut self, instruction: &Instruction, branch: Option<BranchRecord>, next_address: Option<u64>, batch: &mut Batch) {
+    pub fn add(&mut self, instruction: &Instruction, branch: Option<BranchRecord>, next_address: Option<u64>, batch: &mut EventBatch) {
         let address = instruction.address;
         match self.expected {
             Some(expected) if expected != address.0 => {
@@ -70,7 +70,7 @@ impl Records {
         (self.gaps > 0).then(note).into_iter().collect()
     }
 
-    pub fn end(&mut self, batch: &mut Batch) {
+    pub fn end(&mut self, batch: &mut EventBatch) {
         if self.instructions > 0 {
             batch.events.push((THREAD, StreamEvent::End(std::mem::take(&mut self.pending))));
         }

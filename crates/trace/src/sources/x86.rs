@@ -11,7 +11,7 @@ use trodden_hardware::{Address, Instruction, InstructionClass};
 const FLAGS_REGISTER: u8 = 255;
 
 /// Describes an instruction, without its data addresses.
-pub(crate) fn describe(instruction: &iced_x86::Instruction) -> Instruction {
+pub(crate) fn describe_x86_instruction(instruction: &iced_x86::Instruction) -> Instruction {
     let mut description = Instruction { address: Address(instruction.ip()), ..Instruction::default() };
     let (mut reads, mut writes) = (Vec::new(), Vec::new());
     let mut factory = InstructionInfoFactory::new();
@@ -59,10 +59,10 @@ fn classify(mnemonic: Mnemonic, uses_vectors: bool) -> InstructionClass {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trodden_binary::instruction::decode;
+    use trodden_binary::instruction::decode_instruction;
 
     fn described(code: &[u8]) -> Instruction {
-        describe(&decode(code, 0x1000).unwrap())
+        describe_x86_instruction(&decode_instruction(code, 0x1000).unwrap())
     }
 
     #[test]

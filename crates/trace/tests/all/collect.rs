@@ -7,8 +7,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use trodden_trace::{
-    Collector, Executable, FollowEnding, InheritedSignals, Launcher, ProgramStart, PtraceBreakpoints, RESUMED, RepeatRecipe, RunLog,
-    RunOutcome, RunTarget, SingleStep, Sink, SinkFlow, TRANSFER, ThreadNumber, TraceRun, UprobeCollector,
+    Collector, Executable, FixedRunConditions, FollowEnding, InheritedSignals, Launcher, ProgramStart, PtraceBreakpoints, RESUMED_FLAG,
+    RunLog, RunOutcome, RunTarget, SingleStep, Sink, SinkFlow, TRANSFER_FLAG, ThreadNumber, TraceRun, UprobeCollector,
 };
 
 #[derive(Default)]
@@ -17,7 +17,7 @@ struct Streams(Vec<Vec<u64>>);
 impl Sink for Streams {
     fn record(&mut self, thread: ThreadNumber, what: u64) -> std::io::Result<SinkFlow> {
         self.0.resize(self.0.len().max(thread.0 as usize + 1), Vec::new());
-        self.0[thread.0 as usize].push(what & !(TRANSFER | RESUMED));
+        self.0[thread.0 as usize].push(what & !(TRANSFER_FLAG | RESUMED_FLAG));
         Ok(SinkFlow::Continue)
     }
 }
@@ -27,7 +27,7 @@ fn collect(collector: &dyn Collector, command: ProgramStart, sites: &[u64], firs
     let mut streams = Streams::default();
     let core = trodden_trace::cores().first().copied();
     let stop = AtomicBool::new(false);
-    let recipe = RepeatRecipe { core, ..RepeatRecipe::ALL };
+    let recipe = FixedRunConditions { core, ..FixedRunConditions::ALL };
     let run = TraceRun {
         target: RunTarget::Start(Box::new(command)),
         executable: &executable,
@@ -152,7 +152,7 @@ fn program_survives_a_panicking_collector() {
             guarded: &HashSet::new(),
             unwatched: &HashSet::new(),
             libraries: &[],
-            recipe: RepeatRecipe::ALL,
+            recipe: FixedRunConditions::ALL,
             first: None,
             stop: &AtomicBool::new(false),
             limit: None,
@@ -163,7 +163,7 @@ fn program_survives_a_panicking_collector() {
         let collected = std::thread::scope(|s| s.spawn(|| collector.collect(run, &mut PanickingSink(0))).join());
         assert!(collected.is_err(), "{}", collector.name());
         // The program continues untraced.
-        let status = trodden_trace::wait_child(begun.recv().unwrap() as i32).unwrap();
+        let status = trodden_trace::wait_for_child(begun.recv().unwrap() as i32).unwrap();
         assert_eq!(status, 20 << 8, "{}", collector.name());
     }
 }

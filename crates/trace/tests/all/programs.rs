@@ -2,7 +2,7 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
-use trodden_trace::{Follow, InheritedSignals, Launcher, ProcessEvent, ProgramStart, StartedProgram, TraceError, follow};
+use trodden_trace::{FollowRequest, InheritedSignals, Launcher, ProcessEvent, ProgramStart, StartedProgram, TraceError, follow};
 
 /// Runs a script. Returns its status, the programs in the order of their start, and the number of processes of each.
 fn programs(script: &str) -> (ExitStatus, Vec<(StartedProgram, usize)>) {
@@ -15,7 +15,7 @@ fn programs(script: &str) -> (ExitStatus, Vec<(StartedProgram, usize)>) {
             ProcessEvent::Ended(program) => ended.push(program),
         };
         let command = ProgramStart::new(&Launcher::fork(&InheritedSignals::now()).unwrap(), &command);
-        let status = follow(Follow { command, variable: "NAME", on_start: &mut |_| {}, report }).unwrap();
+        let status = follow(FollowRequest { command, variable: "NAME", on_start: &mut |_| {}, report }).unwrap();
         ended.sort_by_key(|p| p.id);
         let of = |p: StartedProgram| {
             let processes = left.iter().filter(|id| **id == p.id).count();
@@ -83,7 +83,7 @@ fn concurrent_programs_are_distinguished() {
 fn missing_program_is_an_error() {
     let launcher = Launcher::fork(&InheritedSignals::now()).unwrap();
     let command = ProgramStart::new(&launcher, &Command::new("./missing"));
-    let run = || follow(Follow { command, variable: "", on_start: &mut |_| {}, report: &mut |_| {} });
+    let run = || follow(FollowRequest { command, variable: "", on_start: &mut |_| {}, report: &mut |_| {} });
     let error = std::thread::spawn(move || run().unwrap_err()).join().unwrap();
     assert!(matches!(error, TraceError::Start(ref e) if e.kind() == std::io::ErrorKind::NotFound), "{error}");
 }

@@ -8,8 +8,8 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use trodden_binary::{AddressMap, Binary, recover};
 use trodden_trace::{
-    Collector, Executable, FollowEnding, InheritedSignals, Launcher, ProgramStart, PtraceBreakpoints, RESUMED, RepeatRecipe, RunOutcome,
-    RunTarget, SingleStep, Sink, SinkFlow, TRANSFER, ThreadNumber, TraceRun, TrampolineCollector, UprobeCollector,
+    Collector, Executable, FixedRunConditions, FollowEnding, InheritedSignals, Launcher, ProgramStart, PtraceBreakpoints, RESUMED_FLAG,
+    RunOutcome, RunTarget, SingleStep, Sink, SinkFlow, TRANSFER_FLAG, ThreadNumber, TraceRun, TrampolineCollector, UprobeCollector,
 };
 
 /// Sink that keeps the hits of each thread in memory.
@@ -19,7 +19,7 @@ struct Streams(Vec<Vec<u64>>);
 impl Sink for Streams {
     fn record(&mut self, thread: ThreadNumber, what: u64) -> std::io::Result<SinkFlow> {
         self.0.resize(self.0.len().max(thread.0 as usize + 1), Vec::new());
-        self.0[thread.0 as usize].push(what & !(TRANSFER | RESUMED));
+        self.0[thread.0 as usize].push(what & !(TRANSFER_FLAG | RESUMED_FLAG));
         Ok(SinkFlow::Continue)
     }
 }
@@ -44,7 +44,7 @@ fn collect(collector: &dyn Collector, command: ProgramStart, blocks: &[Range<u64
 fn collect_sites(collector: &dyn Collector, command: ProgramStart, blocks: &[Range<u64>], sites: &[u64]) -> (Vec<Vec<u64>>, RunOutcome) {
     let executable = Executable::read(Path::new(&command.program)).unwrap();
     let mut streams = Streams::default();
-    let recipe = RepeatRecipe { core: trodden_trace::cores().first().copied(), ..RepeatRecipe::ALL };
+    let recipe = FixedRunConditions { core: trodden_trace::cores().first().copied(), ..FixedRunConditions::ALL };
     let target = RunTarget::Start(Box::new(command));
     let stop = AtomicBool::new(false);
     let run = TraceRun {

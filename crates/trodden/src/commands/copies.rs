@@ -22,7 +22,7 @@ use trodden_analysis::segments::requested_segments;
 use trodden_console::arguments::engines::EngineParameters;
 use trodden_flow::part::Measure;
 use trodden_launch::RESULT_VARIABLE;
-use trodden_launch::alive::{ALIVE_VARIABLE, end_with_launcher};
+use trodden_launch::alive::{LAUNCHER_ALIVE_VARIABLE, end_with_launcher};
 use trodden_partition::PartitionStrategy;
 use trodden_profile::copies::CopyMeasurements;
 use trodden_recording::copies::{self, CopyContext, CopyInput, CopyJob, CopyOptions, DividedCounts};
@@ -148,7 +148,7 @@ fn read_standard_input() -> Result<CopyInput> {
 fn regular_file_path(input: &impl AsFd) -> Result<Option<PathBuf>> {
     let mut file = File::from(input.as_fd().try_clone_to_owned().context("cannot read standard input")?);
     let open = file.metadata().context("cannot read standard input")?;
-    if !open.is_file() || file.stream_position().context("cannot read standard input")? != 0 {
+    if !open.is_file() || file.position_in_path_stream().context("cannot read standard input")? != 0 {
         return Ok(None);
     }
     let path =
@@ -216,7 +216,7 @@ pub fn check_repeatable(command: &[OsString], runs: u32, json: bool) -> Result<E
 pub fn run_copy(folder: &Path, copy: usize) -> Result<ExitCode> {
     let result = env::var_os(RESULT_VARIABLE)
         .with_context(|| format!("this command is internal ({RESULT_VARIABLE} is not set). Run `trodden record --copies` instead"))?;
-    if let Some(launcher) = env::var_os(ALIVE_VARIABLE) {
+    if let Some(launcher) = env::var_os(LAUNCHER_ALIVE_VARIABLE) {
         end_with_launcher(Path::new(&launcher));
     }
     copies::run_worker(folder, copy, Path::new(&result), &recording_context())?;

@@ -93,7 +93,7 @@ const CHECKS: &[DoctorCheck] = &[
 
 /// Runs all checks. Returns status 0 if all required checks pass, else 1.
 pub fn run(json: bool) -> Result<ExitCode> {
-    trodden_trace::command::in_this_process()?;
+    trodden_trace::command::trace_in_this_process()?;
     let checks: Vec<Finding> = CHECKS.iter().map(run_check).collect();
     let ok = checks.iter().all(|c| c.ok || !c.required);
     match json {

@@ -33,7 +33,7 @@ pub fn run(job: &Record) -> Result<ExitCode> {
     }
     let whole = job.stream.whole_program.then(|| job.stream.to_stream_options());
     if let Some(suite) = job.destination.suite.as_deref().filter(|_| stores_each_program(job)) {
-        return trodden_trace::command::in_tracer(|| programs::run(&what, suite, whole, &recording));
+        return trodden_trace::command::run_in_tracer_process(|| programs::run(&what, suite, whole, &recording));
     }
     match (job.stream.last, whole) {
         (Some(last), _) => streams::record_last_paths(&what.command, last, &recording),

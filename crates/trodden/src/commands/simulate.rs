@@ -16,17 +16,18 @@ use trodden_driver::other_programs::find_program;
 use trodden_driver::toolchain::is_program;
 use trodden_hardware::processor::{ProcessorEvent, ProcessorModel, ProcessorParameters};
 use trodden_hardware::{
-    CounterWidth, DetectorParameters, Lane, Metric, OperationMapping, Preset, ProfilerParameters, StackRepair, TableParameters,
+    CounterWidth, DetectorParameters, MappingPreset, Metric, OperationMapping, ProfilerParameters, SimulationLane, StackRepair,
+    TableParameters,
 };
 use trodden_launch::process::exit_code;
 use trodden_profile::Run;
 use trodden_recording::new_run;
 use trodden_report::simulation::{SimulationReport, SimulationView};
 use trodden_trace::simulation::{
-    EmulatedProgram, OpenedSource, Places, ProfileKind, WrittenFile, check_mapping, open_file, qemu_version, read_mapping, read_processor,
-    simulate, table_profile,
+    EmulatedProgram, MappedPlaces, OpenedSource, ProfileKind, WrittenFile, check_mapping, open_file, qemu_version, read_mapping,
+    read_processor, simulate, table_profile,
 };
-use trodden_trace::sources::{Level, SourceNotes};
+use trodden_trace::sources::{SourceDetail, SourceNotes};
 
 /// The QEMU plugin that records branches and instructions.
 const PLUGIN: OwnLibrary =
@@ -49,12 +50,16 @@ pub fn run(job: &SimulateOptions, model: &SimulateModel) -> Result<ExitCode> {
     }
     let mut parameters = profiler_parameters(job, model)?;
     let processor = processor_model(job, model)?;
-    let level = if processor.is_some() || (job.record.is_some() && !job.event.is_empty()) { Level::Instructions } else { Level::Branches };
+    let level = if processor.is_some() || (job.record.is_some() && !job.event.is_empty()) {
+        SourceDetail::Instructions
+    } else {
+        SourceDetail::Branches
+    };
     let mut opened = match &job.from {
         Some(file) => open_file(file, model.format, &job.program)?,
         None => start_program(&job.command, crate::output::destination(job.output.as_deref()).is_none(), level)?,
     };
-    if level == Level::Instructions && opened.source.level() == Level::Branches {
+    if level == SourceDetail::Instructions && opened.source.level() == SourceDetail::Branches {
         bail!(
             "{} contains only branches, but events other than `instructions` need all instructions. Simulate the program itself, or \
              record it with --event",
@@ -67,11 +72,11 @@ pub fn run(job: &SimulateOptions, model: &SimulateModel) -> Result<ExitCode> {
     if job.profile.is_some() {
         check_mapping(&parameters.detector.mapping)?;
     }
-    let mut lane = Lane::new(parameters.clone(), processor)?;
+    let mut lane = SimulationLane::new(parameters.clone(), processor)?;
     let notes = feed_profiler(job, model.sequence.as_deref(), &mut opened, &mut lane)?;
     let status = opened.end()?.map_or(ExitCode::SUCCESS, exit_code);
     notes.notes.iter().for_each(note);
-    let places = Places::new(&notes.mappings);
+    let places = MappedPlaces::new(&notes.mappings);
     if let Some(file) = &job.profile {
         write_profile((job, model), file, &parameters, &lane, (&places, &notes))?;
     }
@@ -98,7 +103,12 @@ fn write_report(job: &SimulateOptions, report: &SimulationReport) -> Result<()> 
 }
 
 /// Reads the opened source to its end, and passes its data to the profiler and to the files that the user requests.
-fn feed_profiler(job: &SimulateOptions, sequence: Option<&Path>, opened: &mut OpenedSource, lane: &mut Lane) -> Result<SourceNotes> {
+fn feed_profiler(
+    job: &SimulateOptions,
+    sequence: Option<&Path>,
+    opened: &mut OpenedSource,
+    lane: &mut SimulationLane,
+) -> Result<SourceNotes> {
     let mut files = [None, None];
     for (file, path) in files.iter_mut().zip([job.record.as_deref(), sequence]) {
         *file = path.map(|path| anyhow::Ok((OutputFile::create(path)?, path))).transpose()?;
@@ -114,8 +124,8 @@ fn write_profile(
     (job, model): (&SimulateOptions, &SimulateModel),
     file: &Path,
     parameters: &ProfilerParameters,
-    lane: &Lane,
-    (places, notes): (&Places, &SourceNotes),
+    lane: &SimulationLane,
+    (places, notes): (&MappedPlaces, &SourceNotes),
 ) -> Result<()> {
     let command = job.command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
     let (run, store) = (Run { command, ..new_run() }, context().store().ok());
@@ -132,20 +142,20 @@ pub fn try_plugin() -> Result<String> {
     let version = qemu_version()?;
     let plugin = find_plugin()?;
     let command = ["true".into()];
-    let instructions = with_emulated_program(&command, true, Level::Branches, |program| program.trial())?;
+    let instructions = with_emulated_program(&command, true, SourceDetail::Branches, |program| program.count_trial_instructions())?;
     Ok(format!("{version}; {} recorded {instructions} instructions of `true`", plugin.display()))
 }
 
 /// Starts a program under QEMU. With `moves_output`, the program's standard output goes to standard error, because the report goes to
 /// standard output.
-fn start_program(command: &[OsString], moves_output: bool, level: Level) -> Result<OpenedSource> {
+fn start_program(command: &[OsString], moves_output: bool, level: SourceDetail) -> Result<OpenedSource> {
     with_emulated_program(command, moves_output, level, |program| program.start())
 }
 
 fn with_emulated_program<T>(
     command: &[OsString],
     moves_output: bool,
-    level: Level,
+    level: SourceDetail,
     work: impl FnOnce(EmulatedProgram) -> Result<T>,
 ) -> Result<T> {
     let name = &command[0];
@@ -175,7 +185,7 @@ fn profiler_parameters(job: &SimulateOptions, model: &SimulateModel) -> Result<P
     let mapping = match &model.mapping {
         Some(file) => read_mapping(file)?,
         None => {
-            let is_extended = matches!(model.preset, Preset::ExtendedLoops | Preset::ExtendedCalls);
+            let is_extended = matches!(model.preset, MappingPreset::ExtendedLoops | MappingPreset::ExtendedCalls);
             if model.extensions.is_some() && !is_extended {
                 bail!("--extensions applies only to extended paths. Add --preset extended-loops or --preset extended-calls");
             }

@@ -14,10 +14,10 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use trodden_distributed::calls::TraceFilter;
-use trodden_distributed::differences::{TraceDiffOptions, differences};
+use trodden_distributed::differences::{TraceDiffOptions, find_trace_differences};
 use trodden_distributed::files::TracedFiles;
-use trodden_distributed::occurrences::occurrences;
-use trodden_distributed::path_profile::path_profile;
+use trodden_distributed::occurrences::find_place_occurrences;
+use trodden_distributed::path_profile::build_path_profile;
 use trodden_distributed::place::TraceLocation;
 use trodden_driver::other_programs::checked_stdout;
 use trodden_profile::{Collected, Run};
@@ -26,15 +26,15 @@ use trodden_report::input_kind::InputKind;
 use trodden_report::select::limit;
 use trodden_report::trace::show::{TraceShowOptions, TraceView};
 use trodden_report::trace::{diff, export, find, page, show};
-use trodden_trace::command::{in_this_process, in_tracer};
+use trodden_trace::command::{run_in_tracer_process, trace_in_this_process};
 use trodden_trace::{CollectorKind, TraceFile, try_collector};
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 
 pub fn run(job: &Trace) -> Result<ExitCode> {
     match job {
-        Trace::Record(job) => in_tracer(|| record::run(job)),
+        Trace::Record(job) => run_in_tracer_process(|| record::run(job)),
         Trace::Work { folder, machine } => {
-            in_this_process()?;
+            trace_in_this_process()?;
             record::run_worker(folder, *machine)
         }
     }
@@ -97,7 +97,7 @@ pub fn find(job: &Find) -> Result<ExitCode> {
     InputKind::Trace.reject_options(&[("--events", job.events)])?;
     let trace = open_with_notes(&job.file)?;
     let place = TraceLocation::parse(&job.expression, &trace)?;
-    let all = occurrences(&trace, &place, job.thread, limit(output::max_results(job.top, job.json)))?;
+    let all = find_place_occurrences(&trace, &place, job.thread, limit(output::max_results(job.top, job.json)))?;
     if job.json {
         output::print_json(&find::json(&all))?;
     } else {
@@ -119,7 +119,7 @@ pub fn diff(job: &Diff) -> Result<ExitCode> {
     InputKind::Trace.reject_options(&other_options)?;
     let (left, right) = (open_with_notes(&job.before)?, open_with_notes(&job.after)?);
     let options = TraceDiffOptions { ignore: job.ignore.clone(), thread: job.thread, top: job.top };
-    let found = differences(&left, &right, &options)?;
+    let found = find_trace_differences(&left, &right, &options)?;
     if job.json {
         output::print_json(&diff::json(&found))?;
     } else {
@@ -164,7 +164,7 @@ fn render_page(trace: &TraceFile, left_out: &TraceFilter) -> Result<String> {
 pub fn import(file: &Path, destination: &ProfileDestination) -> Result<()> {
     let trace = open_with_notes(file)?;
     let recording = recording_context();
-    let profile = path_profile(&trace, Run { suite: destination.suite.clone(), ..new_run() })?;
+    let profile = build_path_profile(&trace, Run { suite: destination.suite.clone(), ..new_run() })?;
     note("the profile has paths of machine code, whose control flow graphs are taken from the trace");
     deliver(&Collected { profile, problems: Vec::new() }, destination, &recording).map(drop)
 }

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use trodden_driver::assets::OwnLibrary;
 use trodden_driver::other_programs::find_program;
-use trodden_launch::process::{cannot_run, exit_code};
+use trodden_launch::process::{cannot_run_error, exit_code};
 use trodden_report::input_kind::InputKind;
 use trodden_report::select::limit;
 use trodden_report::waits::paths::StreamPaths;
@@ -52,7 +52,7 @@ fn record(job: &WaitsRecord) -> Result<ExitCode> {
         (!is_executable).then_some(io::ErrorKind::PermissionDenied)
     });
     if let Some(kind) = refused {
-        return Err(cannot_run(&job.command[0], kind.into()).into());
+        return Err(cannot_run_error(&job.command[0], kind.into()).into());
     }
     let program =
         RecordedProgram { command: &job.command, output: &job.output, rate: job.choices.rate.unwrap_or(DEFAULT_SAMPLES_PER_SECOND) };
@@ -62,7 +62,7 @@ fn record(job: &WaitsRecord) -> Result<ExitCode> {
 /// Loads the recorder into a program. Returns a description of the recorder.
 pub fn try_recorder() -> Result<String> {
     let recorder = find_recorder()?;
-    recorder.check_preload(temporary::create_folder("trodden-waits-")?.path())?;
+    recorder.check_recorder_can_be_preloaded(temporary::create_folder("trodden-waits-")?.path())?;
     Ok(format!("{} loads into programs", recorder.library.display()))
 }
 
@@ -114,7 +114,7 @@ pub fn export(job: &Export) -> Result<ExitCode> {
 }
 
 fn analyse_recording(file: &Path, options: &ReportOptions, stream: Option<&str>) -> Result<WaitSummary> {
-    let replayed = if file.is_dir() && !import::ctf::is_trace(file) {
+    let replayed = if file.is_dir() && !import::ctf::is_ctf_trace_folder(file) {
         let paths = stream.map(|run| StreamPaths::open(run, &folders())).transpose()?;
         let paths = paths.map(|paths| Box::new(paths) as Box<dyn SamplePaths>);
         replay(&WaitsRecording::open(file)?, options, paths)?

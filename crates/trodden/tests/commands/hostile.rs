@@ -4,8 +4,8 @@ use crate::place::{Place, must, program_of, trodden};
 use std::fs;
 use std::path::Path;
 use std::process::Output;
-use trodden_trace::block_file::{DIFFERENCES, TraceBlockKind, Writer, pack};
-use trodden_trace::{BlockInfo, FunctionInfo, TRACE_FORMAT, TraceBlock, TraceDescription, TraceEnd, TraceFunction};
+use trodden_trace::block_file::{BlockFileWriter, DIFFERENCE_LAYOUT, TraceBlockKind, encode_differences};
+use trodden_trace::{TRACE_FORMAT, TraceBlock, TraceDescription, TraceEndRecord, TraceFunction, TracedBlockInfo, TracedFunctionInfo};
 
 /// Runs trodden with its address space limited to `megabytes`. It may succeed or reject its input, but must neither panic nor be killed.
 fn run_with_memory_limit(place: &Place, megabytes: u64, arguments: &str) -> Output {
@@ -45,12 +45,12 @@ fn memory_for_deeply_nested_slices_is_proportional() {
 
 /// Returns the description of a trace with two blocks, as the recorder would write it.
 fn describe_trace() -> TraceDescription {
-    let block = |address: u64| BlockInfo { address, size: 4, function: TraceFunction(0), lines: vec![(0, 1)] };
+    let block = |address: u64| TracedBlockInfo { address, size: 4, function: TraceFunction(0), lines: vec![(0, 1)] };
     TraceDescription {
         command: vec!["./app".into()],
         image: "app".into(),
         runs: 1,
-        functions: vec![FunctionInfo { name: "main".into(), address: 0x1000 }],
+        functions: vec![TracedFunctionInfo { name: "main".into(), address: 0x1000 }],
         blocks: vec![block(0x1000), block(0x1004)],
         edges: vec![(TraceBlock(0), TraceBlock(1))],
         files: vec!["app.c".into()],
@@ -60,10 +60,10 @@ fn describe_trace() -> TraceDescription {
 
 /// Writes a trace with one block of symbols. The tuple has the thread, the claimed number of symbols, the block's index, and the symbols.
 fn write_trace(path: &Path, about: &TraceDescription, (thread, count, index, symbols): (u32, u32, &[u8], &[u64])) {
-    let mut writer = Writer::create(path, TRACE_FORMAT).unwrap();
+    let mut writer = BlockFileWriter::create(path, TRACE_FORMAT).unwrap();
     writer.append_value(TraceBlockKind::Description, about).unwrap();
-    writer.append(TraceBlockKind::Symbols, DIFFERENCES, (thread, count), index, &pack(symbols)).unwrap();
-    writer.append_value(TraceBlockKind::End, &TraceEnd::default()).unwrap();
+    writer.append(TraceBlockKind::Symbols, DIFFERENCE_LAYOUT, (thread, count), index, &encode_differences(symbols)).unwrap();
+    writer.append_value(TraceBlockKind::End, &TraceEndRecord::default()).unwrap();
 }
 
 /// Encoded symbols of a trace: 2 to 5 are calls, and symbols from 8 on are blocks.

@@ -6,8 +6,8 @@ use crate::traced;
 use crate::traced::{Folder, errors};
 use std::collections::BTreeSet;
 use trodden_binary::Binary;
-use trodden_binary::instruction::{BranchInstruction, branch, decode};
-use trodden_trace::{PartialTrace, RESUMED, TRANSFER, ThreadNumber, TraceEvent, TraceFile};
+use trodden_binary::instruction::{BranchInstruction, classify_branch, decode_instruction};
+use trodden_trace::{PartialTrace, RESUMED_FLAG, TRANSFER_FLAG, ThreadNumber, TraceEvent, TraceFile};
 
 /// Options of `trodden trace record` for a recording in one run, and for one in several runs.
 const IN_ONE_RUN: [&[&str]; 3] = [&["--collector", "single-step"], &["--runs", "1"], &["--runs", "1", "--collector", "ptrace"]];
@@ -28,14 +28,14 @@ fn record_steps(folder: &Folder, program: &[&str], status: i32) -> Steps {
     let (mut addresses, mut targets) = (Vec::new(), BTreeSet::new());
     let mut leads = false;
     for symbol in partial.stream(ThreadNumber(0)).map(Result::unwrap) {
-        let address = symbol & !(TRANSFER | RESUMED);
-        let is_target = std::mem::replace(&mut leads, symbol & TRANSFER != 0) && symbol & RESUMED == 0;
+        let address = symbol & !(TRANSFER_FLAG | RESUMED_FLAG);
+        let is_target = std::mem::replace(&mut leads, symbol & TRANSFER_FLAG != 0) && symbol & RESUMED_FLAG == 0;
         if !text.contains(&address) {
             continue;
         }
         targets.extend(is_target.then_some(address));
-        let instruction = decode(binary.code_at(address).unwrap(), address).unwrap();
-        if let Some(BranchInstruction::Conditional(to)) = branch(&instruction) {
+        let instruction = decode_instruction(binary.code_at(address).unwrap(), address).unwrap();
+        if let Some(BranchInstruction::Conditional(to)) = classify_branch(&instruction) {
             targets.extend([to, instruction.next_ip()].into_iter().filter(|side| text.contains(side)));
         }
         addresses.push(address);

@@ -6,7 +6,7 @@
 //! call stack. Times are in microseconds.
 
 use super::{EventKind, ImportedEvent, ImportedLocation, ImportedTrace, intern_code};
-use crate::replay::LocationName;
+use crate::replay::NamedLocation;
 use anyhow::{Context, Result, anyhow, bail};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
@@ -37,7 +37,7 @@ struct ChromeThread {
 }
 
 /// The name of the function that a waiting slice calls, for reports.
-pub const SLICE_CALL: &str = "slice";
+pub const WAITING_SLICE_CALL_NAME: &str = "slice";
 /// Maximum depth of a call stack, which limits memory. Slices that are nested more deeply count as part of the slice at this depth.
 const MAX_STACK_DEPTH: usize = 128;
 
@@ -49,7 +49,7 @@ struct ChromeEvents {
     unmatched: u64,
 }
 
-pub fn read(path: &Path, text: &str) -> Result<ImportedTrace> {
+pub fn read_chrome_trace(path: &Path, text: &str) -> Result<ImportedTrace> {
     let mut imported = ImportedTrace { is_recognised: true, ..ImportedTrace::default() };
     let mut events = ChromeEvents::default();
     let is_closed = for_each_event(text, |number, event| {
@@ -74,7 +74,7 @@ pub fn read(path: &Path, text: &str) -> Result<ImportedTrace> {
         let next = processes.len() as u32;
         let process = *processes.entry(pid).or_insert(next);
         let label = Some(thread.name.clone().unwrap_or_else(|| format!("process {pid} thread {tid}")));
-        let name = LocationName { process, thread: tid.try_into().unwrap_or(0), label, ..LocationName::default() };
+        let name = NamedLocation { process, thread: tid.try_into().unwrap_or(0), label, ..NamedLocation::default() };
         let location = convert_thread(&mut imported, name, thread, &mut is_deep);
         imported.locations.push(location);
     }
@@ -267,7 +267,7 @@ fn sorted_points(thread: &mut ChromeThread) -> Vec<(u64, TimelinePoint)> {
     points
 }
 
-fn convert_thread(imported: &mut ImportedTrace, name: LocationName, mut thread: ChromeThread, is_deep: &mut bool) -> ImportedLocation {
+fn convert_thread(imported: &mut ImportedTrace, name: NamedLocation, mut thread: ChromeThread, is_deep: &mut bool) -> ImportedLocation {
     let points = sorted_points(&mut thread);
     let waits: HashMap<usize, u64> = match_flow_ends(&thread);
     let mut events = Vec::new();
@@ -354,5 +354,5 @@ fn current_code(imported: &mut ImportedTrace, thread: &ChromeThread, stack: &BTr
 
 fn call_site(imported: &mut ImportedTrace, thread: &ChromeThread, stack: &BTreeSet<usize>) -> CodeId {
     let (file, line) = innermost_open_slice(thread, stack).map_or(("", 0), |slice| (slice.file.as_str(), slice.line));
-    intern_code(&mut imported.names, &open_slice_names(thread, stack), Some(SLICE_CALL), file, line)
+    intern_code(&mut imported.names, &open_slice_names(thread, stack), Some(WAITING_SLICE_CALL_NAME), file, line)
 }

@@ -10,18 +10,18 @@
 //! ```
 
 use super::ImportedTrace;
-use super::scheduler::{Scheduler, SchedulerEvent, WakeUps, to_nanoseconds};
+use super::scheduler::{SchedulerEvent, SchedulerTraceImporter, WakeUpEventNames, to_nanoseconds};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
 
 /// The program that converts the Common Trace Format to text.
-const READER: &str = "babeltrace2";
-const NO_EVENTS: &str = "the trace has no events";
+const CTF_READER_PROGRAM: &str = "babeltrace2";
+const NO_EVENTS_MESSAGE: &str = "the trace has no events";
 
 /// Returns true if a folder contains a CTF trace: if it or a subfolder has a file `metadata`, which describes a trace.
-pub fn is_trace(folder: &Path) -> bool {
+pub fn is_ctf_trace_folder(folder: &Path) -> bool {
     const MAX_FOLDER_DEPTH: usize = 4;
     fn has_metadata(folder: &Path, depth: usize) -> bool {
         folder.join("metadata").is_file()
@@ -34,16 +34,17 @@ pub fn is_trace(folder: &Path) -> bool {
 pub(crate) fn read_trace(folder: &Path) -> Result<ImportedTrace> {
     if has_no_events(folder) {
         // A trace without events is not passed to babeltrace2, which rejects the description that `perf data convert` writes for it.
-        return Ok(ImportedTrace::empty_trace(NO_EVENTS));
+        return Ok(ImportedTrace::empty_trace(NO_EVENTS_MESSAGE));
     }
-    let out = Command::new(READER).arg("--clock-seconds").arg(folder).output();
-    let out =
-        out.with_context(|| format!("cannot run {READER}, which is needed to read {}. Run `apt-get install {READER}`", folder.display()))?;
+    let out = Command::new(CTF_READER_PROGRAM).arg("--clock-seconds").arg(folder).output();
+    let out = out.with_context(|| {
+        format!("cannot run {CTF_READER_PROGRAM}, which is needed to read {}. Run `apt-get install {CTF_READER_PROGRAM}`", folder.display())
+    })?;
     let stderr = String::from_utf8_lossy(&out.stderr);
-    ensure!(out.status.success(), "{READER} cannot read {}: {}", folder.display(), stderr.trim());
+    ensure!(out.status.success(), "{CTF_READER_PROGRAM} cannot read {}: {}", folder.display(), stderr.trim());
     match String::from_utf8_lossy(&out.stdout) {
-        text if text.trim().is_empty() => Ok(ImportedTrace::empty_trace(NO_EVENTS)),
-        text => parse(folder, &text),
+        text if text.trim().is_empty() => Ok(ImportedTrace::empty_trace(NO_EVENTS_MESSAGE)),
+        text => parse_babeltrace_text(folder, &text),
     }
 }
 
@@ -62,12 +63,12 @@ pub fn is_babeltrace_text(text: &str) -> bool {
 }
 
 /// Parses the text that `babeltrace2` prints.
-pub(crate) fn parse(path: &Path, text: &str) -> Result<ImportedTrace> {
-    let wake_ups = WakeUps::detect(text);
-    let mut scheduler = Scheduler::new(wake_ups);
+pub(crate) fn parse_babeltrace_text(path: &Path, text: &str) -> Result<ImportedTrace> {
+    let wake_ups = WakeUpEventNames::detect(text);
+    let mut scheduler = SchedulerTraceImporter::new(wake_ups);
     let advice = match path.is_dir() {
         true => "Only scheduler events of LTTng and of `perf data convert --to-ctf` are supported".to_owned(),
-        false => format!("Write the text with `{READER} --clock-seconds`"),
+        false => format!("Write the text with `{CTF_READER_PROGRAM} --clock-seconds`"),
     };
     let mut running: HashMap<u32, u32> = HashMap::new();
     let (mut last_ns, mut events) = (0, 0);

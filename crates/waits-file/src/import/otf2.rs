@@ -5,8 +5,8 @@
 //! caller.
 
 use super::{EventKind, ImportedEvent, ImportedLocation, ImportedTrace, intern_code};
-use crate::convert::{MAX_BUFFERED_BYTES, is_binding};
-use crate::replay::LocationName;
+use crate::convert::{MAX_BUFFERED_BYTES, is_binding_collective};
+use crate::replay::NamedLocation;
 use anyhow::{Context, Result, anyhow, bail};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Read};
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::{ChildStdout, Command, Stdio};
 use trodden_text::words::plural;
 use trodden_waits::call::{Collective, CommunicatorId, CompletedRequest, Message, RequestId};
-use trodden_waits::{Call, CollectiveRule, LocationState, ProcessId};
+use trodden_waits::{Call, CollectiveWaitRule, LocationState, ProcessId};
 
 #[derive(Default)]
 struct ArchiveDefinitions {
@@ -49,7 +49,7 @@ struct Otf2Thread {
     receives: HashMap<u64, usize>,
 }
 
-pub fn read(path: &Path) -> Result<ImportedTrace> {
+pub fn read_otf2_archive(path: &Path) -> Result<ImportedTrace> {
     let definitions = run_otf2_print(path, &["-G"], |text| parse_definitions(path, text))?;
     let imported = run_otf2_print(path, &[], |text| parse_events(path, &definitions, text))?;
     match imported.locations.is_empty() && definitions.has_clock {
@@ -59,10 +59,10 @@ pub fn read(path: &Path) -> Result<ImportedTrace> {
 }
 
 /// Parses the output of `otf2-print` and analyses the trace. Called by the fuzzer.
-pub fn read_text(definitions_text: &[u8], events_text: &[u8]) -> Result<()> {
+pub fn check_otf2_text(definitions_text: &[u8], events_text: &[u8]) -> Result<()> {
     let path = Path::new("standard input");
     let imported = parse_events(path, &parse_definitions(path, definitions_text)?, events_text)?;
-    super::analyse_once(&imported, trodden_waits::AnalysisOptions::default(), false);
+    super::analyse_imported_trace_once(&imported, trodden_waits::AnalysisOptions::default(), false);
     Ok(())
 }
 
@@ -88,7 +88,7 @@ fn parse_events(path: &Path, definitions: &ArchiveDefinitions, text: impl BufRea
     for (id, thread) in threads {
         let index = order.get(&id).copied().ok_or_else(|| anyhow!("{}: location {id} has events, but no definition", path.display()))?;
         let label = definitions.locations.get(&id).cloned();
-        let name = LocationName { process: index, is_rank: true, label, ..LocationName::default() };
+        let name = NamedLocation { process: index, is_rank: true, label, ..NamedLocation::default() };
         let begin_ns = thread.begin_ns.unwrap_or(0);
         imported.locations.push(ImportedLocation { name, process: ProcessId(index), begin_ns, events: thread.events });
     }
@@ -162,7 +162,7 @@ fn parse_reference(text: &str) -> Option<u64> {
     }
 }
 
-fn unquote(text: &str) -> &str {
+fn strip_quotes(text: &str) -> &str {
     text.split('"').nth(1).unwrap_or(text)
 }
 
@@ -184,7 +184,7 @@ fn parse_definitions(path: &Path, text: impl BufRead) -> Result<ArchiveDefinitio
                     bail!("{}: the definition of a location has no name", path.display())
                 };
                 let group = find_attribute(rest, "Group").map_or("", unquote);
-                found.locations.insert(id, if group.is_empty() { unquote(name).to_owned() } else { group.to_owned() });
+                found.locations.insert(id, if group.is_empty() { strip_quotes(name).to_owned() } else { group.to_owned() });
             }
             "GROUP" => {
                 let Some(id) = id() else { return Ok(()) };
@@ -245,7 +245,7 @@ impl Otf2Reader<'_> {
         match kind {
             "ENTER" => {
                 self.add_execution(thread, time_ns);
-                let name = unquote(find_attribute(attributes, "Region").unwrap_or("?")).to_owned();
+                let name = strip_quotes(find_attribute(attributes, "Region").unwrap_or("?")).to_owned();
                 let is_mpi = name.starts_with("MPI_");
                 thread.regions.push(OpenRegion { name, enter_ns: time_ns, calls: Vec::new(), is_mpi });
             }
@@ -362,10 +362,10 @@ impl Otf2Reader<'_> {
     fn parse_collective(&self, location: u64, attributes: &str, region: &str) -> Option<Collective> {
         let (id, members) = self.communicator_members(location, attributes)?;
         let rule = match find_attribute(attributes, "Operation")? {
-            "BCAST" | "SCATTER" | "SCATTERV" => CollectiveRule::FromRoot,
-            "REDUCE" | "GATHER" | "GATHERV" => CollectiveRule::ToRoot,
-            "SCAN" | "EXSCAN" => CollectiveRule::Scan,
-            _ => CollectiveRule::All,
+            "BCAST" | "SCATTER" | "SCATTERV" => CollectiveWaitRule::FromRoot,
+            "REDUCE" | "GATHER" | "GATHERV" => CollectiveWaitRule::ToRoot,
+            "SCAN" | "EXSCAN" => CollectiveWaitRule::Scan,
+            _ => CollectiveWaitRule::All,
         };
         let rank = members.iter().position(|member| *member == location)?;
         let root = find_attribute(attributes, "Root").and_then(|root| root.split([' ', '(']).next()?.parse::<usize>().ok());
@@ -377,7 +377,7 @@ impl Otf2Reader<'_> {
             rank: rank as u32,
             size: members.len() as u32,
             is_barrier,
-            is_binding: is_binding(region),
+            is_binding: is_binding_collective(region),
         })
     }
 }
@@ -398,14 +398,14 @@ fn complete_receive(thread: &mut Otf2Thread, request: RequestId, message: Option
 mod tests {
     use super::*;
 
-    const DEFINITIONS: &str = r#"
+    const SAMPLE_DEFINITIONS: &str = r#"
 CLOCK_PROPERTIES                          Ticks per Seconds: 500000000, Global Offset: 100, Length: 200, Date: x
 LOCATION                               0  Name: "Initial Thread" <1>, Type: CPU_THREAD, # Events: 43, Group: "MPI Rank 0" <0>
 LOCATION                               4  Name: "Initial Thread" <1>, Type: CPU_THREAD, # Events: 43, Group: "MPI Rank 1" <1>
 GROUP  1  Name: "" <0>, Type: COMM_GROUP, Paradigm: MPI, Flags: NONE, 2 Members: 0 ("Initial Thread" <4>), 1 ("Initial Thread" <0>)
 COMM                                   0  Name: "reversed, with a comma" <23>, Group: "" <1>, Parent: UNDEFINED, Flags: NONE
 "#;
-    const EVENTS: &str = r#"
+    const SAMPLE_EVENTS: &str = r#"
 ENTER                                          0                  100  Region: "work" <0>
 ENTER                                          4                  100  Region: "MPI_Recv" <1>
 LEAVE                                          0                  150  Region: "work" <0>
@@ -423,9 +423,9 @@ LEAVE                                          4                  156  Region: "
 
     #[test]
     fn ranks_are_relative_to_the_communicator() {
-        let imported = from_text(DEFINITIONS, EVENTS).unwrap();
+        let imported = from_text(SAMPLE_DEFINITIONS, SAMPLE_EVENTS).unwrap();
         assert_eq!(imported.locations.iter().map(|l| l.name.label.clone().unwrap()).collect::<Vec<_>>(), ["MPI Rank 0", "MPI Rank 1"]);
-        let replayed = super::super::analyse_once(&imported, trodden_waits::AnalysisOptions::default(), false);
+        let replayed = super::super::analyse_imported_trace_once(&imported, trodden_waits::AnalysisOptions::default(), false);
         assert_eq!((replayed.outcome.waits, replayed.outcome.wait_ns), (1, 100));
         assert_eq!(replayed.outcome.sites[0].site.kind, trodden_waits::WaitKind::LateSender);
         assert_eq!(replayed.outcome.diagnostics.iter().count(), 0);
@@ -433,7 +433,8 @@ LEAVE                                          4                  156  Region: "
 
     #[test]
     fn leaving_a_region_that_was_not_entered_is_an_error() {
-        let text = EVENTS.replace("ENTER                                          4", "X                                              4");
-        assert!(from_text(DEFINITIONS, &text).is_err());
+        let text =
+            SAMPLE_EVENTS.replace("ENTER                                          4", "X                                              4");
+        assert!(from_text(SAMPLE_DEFINITIONS, &text).is_err());
     }
 }

@@ -7,7 +7,7 @@
 //! ```
 
 use super::ImportedTrace;
-use super::scheduler::{Scheduler, SchedulerEvent, WakeUps, to_nanoseconds};
+use super::scheduler::{SchedulerEvent, SchedulerTraceImporter, WakeUpEventNames, to_nanoseconds};
 use anyhow::{Result, anyhow, bail};
 use std::path::Path;
 
@@ -19,9 +19,9 @@ pub fn is_only_header(text: &str) -> bool {
         && lines.all(|line| line.starts_with('#'))
 }
 
-pub fn read(path: &Path, text: &str) -> Result<ImportedTrace> {
-    let wake_ups = WakeUps::detect(text);
-    let mut scheduler = Scheduler::new(wake_ups);
+pub fn read_perf_scheduler_text(path: &Path, text: &str) -> Result<ImportedTrace> {
+    let wake_ups = WakeUpEventNames::detect(text);
+    let mut scheduler = SchedulerTraceImporter::new(wake_ups);
     let mut last_ns = 0;
     for (number, line) in (1..).zip(text.lines()) {
         let place = |what: &str| anyhow!("{}:{number}: {what}. Write the text with `perf script`", path.display());
@@ -99,7 +99,7 @@ fn parse_switch(fields: &str) -> Option<ThreadSwitch<'_>> {
 fn parse_thread_with_priority(text: &str) -> Option<(&str, &str)> {
     let (thread, priority) = text.trim_end().strip_suffix(']')?.rsplit_once(" [")?;
     let (name, number) = thread.rsplit_once(':')?;
-    (is_number(priority.trim_start_matches('-')) && is_number(number)).then_some((name, number))
+    (is_decimal_number(priority.trim_start_matches('-')) && is_decimal_number(number)).then_some((name, number))
 }
 
 /// Returns the ID of the woken thread from the fields of a wake-up, which are `comm=NAME pid=NUMBER prio=...` or `NAME:NUMBER [PRIORITY]
@@ -113,7 +113,7 @@ fn as_single_word(text: &str) -> Option<&str> {
     (!text.contains(' ')).then_some(text)
 }
 
-fn is_number(text: &str) -> bool {
+fn is_decimal_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 

@@ -5,7 +5,7 @@
 //! processor. Scheduler events have no call stacks, so code is named after the thread.
 
 use super::{EventKind, ImportedEvent, ImportedLocation, ImportedTrace, intern_code};
-use crate::replay::LocationName;
+use crate::replay::NamedLocation;
 use std::collections::BTreeMap;
 use trodden_text::words::plural;
 use trodden_waits::call::{ObjectId, SleepKind};
@@ -34,7 +34,7 @@ pub enum SchedulerEvent {
 
 /// The events by which a trace records that one thread wakes another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WakeUps {
+pub enum WakeUpEventNames {
     /// The event `sched_waking`, which occurs in the thread that wakes the other.
     Waking,
     /// Only the older event `sched_wakeup`, which may occur in another thread on the processor of the woken thread.
@@ -42,21 +42,21 @@ pub enum WakeUps {
     Missing,
 }
 
-impl WakeUps {
+impl WakeUpEventNames {
     /// Determines which of these events a trace contains, given its text.
-    pub fn detect(text: &str) -> WakeUps {
+    pub fn detect(text: &str) -> WakeUpEventNames {
         let has = |name: &str| text.contains(name);
         match (has("sched_waking: "), has("sched_wakeup: ")) {
-            (true, _) => WakeUps::Waking,
-            (false, true) => WakeUps::Wakeup,
-            (false, false) => WakeUps::Missing,
+            (true, _) => WakeUpEventNames::Waking,
+            (false, true) => WakeUpEventNames::Wakeup,
+            (false, false) => WakeUpEventNames::Missing,
         }
     }
 
     /// Splits a line into the text before the name of the event, the fields of the event, and the kind of event. Returns `None` if the line
     /// is not an event.
     pub fn parse_event(self, line: &str) -> Option<(&str, &str, SchedulerEvent)> {
-        let wake = if self == WakeUps::Waking { "sched_waking: " } else { "sched_wakeup: " };
+        let wake = if self == WakeUpEventNames::Waking { "sched_waking: " } else { "sched_wakeup: " };
         let found = [("sched_switch: ", SchedulerEvent::Switch), (wake, SchedulerEvent::Wake)];
         found.into_iter().find_map(|(name, event)| line.split_once(name).map(|(head, fields)| (head, fields, event)))
     }
@@ -70,27 +70,27 @@ pub fn to_nanoseconds(seconds: u64, fraction: &str) -> Option<u64> {
 }
 
 /// The state of the conversion. Events must be added in chronological order.
-pub struct Scheduler {
+pub struct SchedulerTraceImporter {
     imported: ImportedTrace,
     threads: BTreeMap<u32, ScheduledThread>,
-    wake_ups: WakeUps,
+    wake_ups: WakeUpEventNames,
     events: u64,
     sleeps: u64,
 }
 
-impl Scheduler {
-    pub fn new(wake_ups: WakeUps) -> Scheduler {
+impl SchedulerTraceImporter {
+    pub fn new(wake_ups: WakeUpEventNames) -> SchedulerTraceImporter {
         let mut imported = ImportedTrace::default();
         intern_code(&mut imported.names, &["(start)"], None, "", 0);
-        Scheduler { imported, threads: BTreeMap::new(), wake_ups, events: 0, sleeps: 0 }
+        SchedulerTraceImporter { imported, threads: BTreeMap::new(), wake_ups, events: 0, sleeps: 0 }
     }
 
     /// Adds a context switch. `from` is the ID and name of the thread that leaves the processor, and whether it is still ready to run. `to`
     /// is the ID and name of the thread that gets the processor.
     pub fn add_switch(&mut self, from: (u32, &str, bool), to: (u32, &str), time_ns: u64) {
         self.events += 1;
-        self.switch_out(from, time_ns);
-        self.switch_in(to, time_ns);
+        self.switch_thread_out(from, time_ns);
+        self.switch_thread_in(to, time_ns);
     }
 
     /// Adds the event that the thread `waker` wakes the thread `woken`. If `waker` is 0, an interrupt has woken it.
@@ -109,7 +109,7 @@ impl Scheduler {
         }
     }
 
-    fn switch_out(&mut self, (id, name, is_ready): (u32, &str, bool), time_ns: u64) {
+    fn switch_thread_out(&mut self, (id, name, is_ready): (u32, &str, bool), time_ns: u64) {
         if id == 0 {
             return;
         }
@@ -122,12 +122,12 @@ impl Scheduler {
             let site = intern_code(&mut self.imported.names, &[name], Some("sleep"), "", 0);
             thread.state = ThreadState::Asleep(false);
             self.sleeps += 1;
-            // If another thread wakes the sleeper, `switch_in` replaces this call.
+            // If another thread wakes the sleeper, `switch_thread_in` replaces this call.
             thread.events.push(ImportedEvent { time_ns, kind: EventKind::Enter(Call::Blocked, site) });
         }
     }
 
-    fn switch_in(&mut self, (id, name): (u32, &str), time_ns: u64) {
+    fn switch_thread_in(&mut self, (id, name): (u32, &str), time_ns: u64) {
         if id == 0 {
             return;
         }
@@ -150,17 +150,17 @@ impl Scheduler {
     }
 
     pub fn finish(self) -> ImportedTrace {
-        let Scheduler { mut imported, threads, wake_ups, events, sleeps } = self;
+        let SchedulerTraceImporter { mut imported, threads, wake_ups, events, sleeps } = self;
         let events = plural(events.into(), "scheduler event", "scheduler events");
         imported.notes.push(format!("{events} without call stacks: code is named after threads"));
         match wake_ups {
-            WakeUps::Waking => {}
-            WakeUps::Wakeup => imported.notes.push(
+            WakeUpEventNames::Waking => {}
+            WakeUpEventNames::Wakeup => imported.notes.push(
                 "the trace has no events sched_waking: wakers are taken from sched_wakeup, which often occurs on the processor of the \
                     woken thread instead"
                     .into(),
             ),
-            WakeUps::Missing => imported.notes.push(format!(
+            WakeUpEventNames::Missing => imported.notes.push(format!(
                 "the trace has no events sched_waking or sched_wakeup, so it does not show which threads ended its {}. Record \
                     sched_waking as well",
                 plural(sleeps.into(), "sleep", "sleeps")
@@ -168,7 +168,7 @@ impl Scheduler {
         }
         for (id, thread) in threads {
             let label = Some(format!("{} {id}", thread.name));
-            let name = LocationName { process: id, label, ..LocationName::default() };
+            let name = NamedLocation { process: id, label, ..NamedLocation::default() };
             // Objects represent the threads themselves. A thread may wake threads of other processes, but objects are only unique within a
             // process, so all locations get the same process.
             let process = ProcessId(0);

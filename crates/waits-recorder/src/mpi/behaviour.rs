@@ -5,7 +5,7 @@ use super::call::{MpiCall, source_and_tag};
 use super::communicator;
 use super::implementation::{Implementation, STATUS_WORDS, implementation};
 use crate::output::OutputLine;
-use crate::real::{Real, real};
+use crate::real::{RealFunction, real};
 use crate::thread::{self, OpenRecord, Thread, add_record, finish_record};
 use crate::{process, walk};
 use core::cell::Cell;
@@ -18,17 +18,17 @@ pub const NO_ROOT: usize = usize::MAX;
 /// an operation without waiting.
 const NO_DATA_SIZE: u64 = u64::MAX;
 /// True once the process has cancelled a request. Until then, no status needs to be tested for cancellation.
-static HAS_CANCELLED: AtomicBool = AtomicBool::new(false);
+static HAS_CANCELLED_A_REQUEST: AtomicBool = AtomicBool::new(false);
 
 /// Makes a call and records only its start and end, because it does not wait for another process, or because the report cannot explain its
 /// waits.
 #[inline]
-pub fn record_times_only(call: MpiCall, kind: u16) -> i32 {
+pub fn record_call_times_only(call: MpiCall, kind: u16) -> i32 {
     call.run_recorded(kind, |_| {})
 }
 
 fn message_bytes(count: usize, datatype: usize) -> u64 {
-    static SIZE: Real = Real::new(c"PMPI_Type_size");
+    static SIZE: RealFunction = RealFunction::new(c"PMPI_Type_size");
     thread_local!(static LAST: Cell<(usize, i32)> = const { Cell::new((0, 0)) });
     let mut size = LAST.get();
     if size.0 != datatype {
@@ -113,14 +113,14 @@ pub fn record_send_receive(mut call: MpiCall, [to, to_tag, from, from_tag, comm]
 
 /// Records a call that starts or frees the request that is its first argument.
 #[inline]
-pub fn record_request(call: MpiCall, kind: u16) -> i32 {
+pub fn record_call_on_request(call: MpiCall, kind: u16) -> i32 {
     let request = call.read_handle(0) as u64;
     call.run_recorded(kind, |record| record.request = request)
 }
 
 /// Records the start of several persistent requests. Arguments: count, requests.
 #[inline]
-pub fn record_start_all(call: MpiCall) -> i32 {
+pub fn record_request_starts(call: MpiCall) -> i32 {
     let Some((thread, mut open)) = call.begin(kind::START) else { return call.run() };
     let count = (call.arguments[0] as i32).max(0) as usize;
     // SAFETY: MPI requires that the array contains `count` handles.
@@ -146,11 +146,11 @@ pub fn record_immediate_probe(mut call: MpiCall) -> i32 {
     let status = call.ensure_statuses(4, spare.as_mut_ptr());
     let result = call.run();
     if call.read_integer(3) == 0 {
-        thread.remove_test_record(open);
+        thread.fold_test_into_polling_loop(open);
         return result;
     }
     (open.record().peer, open.record().tag) = source_and_tag(status, 0);
-    thread.end_polling(&mut open);
+    thread.end_polling_loop(&mut open);
     finish_record(thread, open);
     result
 }
@@ -160,15 +160,18 @@ pub fn record_immediate_probe(mut call: MpiCall) -> i32 {
 #[inline]
 pub fn record_matched_probe(call: MpiCall) -> i32 {
     let result = record_probe(call, 4);
-    LAST_MATCHED_PROBE.set((call.read_handle(3), LAST_PROBE.get()));
+    LAST_MATCHED_MESSAGE.set((call.read_handle(3), ENVELOPE_OF_LAST_PROBE.get()));
     result
 }
 
+/// Peer, tag and communicator of a message.
+type MessageEnvelope = (i32, i32, u64);
+
 thread_local! {
-    /// Peer, tag and communicator of the thread's last probe.
-    static LAST_PROBE: Cell<(i32, i32, u64)> = const { Cell::new((0, 0, 0)) };
-    /// Message handle of the thread's last matched probe, and the message's peer, tag and communicator.
-    static LAST_MATCHED_PROBE: Cell<(usize, (i32, i32, u64))> = const { Cell::new((0, (0, 0, 0))) };
+    /// Envelope of the message that the thread's last probe has found.
+    static ENVELOPE_OF_LAST_PROBE: Cell<MessageEnvelope> = const { Cell::new((0, 0, 0)) };
+    /// Handle and envelope of the message that the thread's last matched probe has found.
+    static LAST_MATCHED_MESSAGE: Cell<(usize, MessageEnvelope)> = const { Cell::new((0, (0, 0, 0))) };
 }
 
 /// Records a blocking probe. Arguments: source, tag, communicator, and the status at position `status`.
@@ -181,7 +184,7 @@ pub fn record_probe(mut call: MpiCall, status: usize) -> i32 {
     let result = call.run();
     let (peer, tag) = source_and_tag(status, 0);
     (open.record().peer, open.record().tag) = (peer, tag);
-    LAST_PROBE.set((peer, tag, open.record().object));
+    ENVELOPE_OF_LAST_PROBE.set((peer, tag, open.record().object));
     finish_record(thread, open);
     result
 }
@@ -189,9 +192,9 @@ pub fn record_probe(mut call: MpiCall, status: usize) -> i32 {
 /// Records the receive of a message that a matched probe has found (`MPI_Mrecv`). Arguments: buffer, count, type, message, status.
 #[inline]
 pub fn record_matched_receive(call: MpiCall) -> i32 {
-    let (matched, (peer, tag, object)) = LAST_MATCHED_PROBE.get();
+    let (matched, (peer, tag, object)) = LAST_MATCHED_MESSAGE.get();
     if matched != call.read_handle(3) {
-        return record_times_only(call, kind::MPI_OTHER);
+        return record_call_times_only(call, kind::MPI_OTHER);
     }
     call.run_recorded(kind::RECV, |record| (record.peer, record.tag, record.object) = (peer, tag, object))
 }
@@ -242,17 +245,17 @@ fn transfers_no_data(call: &MpiCall) -> bool {
 /// Makes a call that cancels a request, without recording it. Whether the cancellation succeeded is only known from the request's status
 /// when it completes.
 #[inline]
-pub fn run_cancel(call: MpiCall) -> i32 {
-    HAS_CANCELLED.store(true, Ordering::Release);
+pub fn run_unrecorded_cancel(call: MpiCall) -> i32 {
+    HAS_CANCELLED_A_REQUEST.store(true, Ordering::Release);
     call.run()
 }
 
 /// Returns 1 if the `index`-th status in an array shows that its request was cancelled, and 0 otherwise. The record of the request's
 /// completion stores this as its amount.
 #[inline]
-pub fn read_cancelled_amount(statuses: usize, index: usize) -> u64 {
-    static TEST: Real = Real::new(c"PMPI_Test_cancelled");
-    if !HAS_CANCELLED.load(Ordering::Acquire) {
+pub fn read_cancelled_as_amount(statuses: usize, index: usize) -> u64 {
+    static TEST: RealFunction = RealFunction::new(c"PMPI_Test_cancelled");
+    if !HAS_CANCELLED_A_REQUEST.load(Ordering::Acquire) {
         return 0;
     }
     let mut flag = 0i32;
@@ -319,17 +322,17 @@ pub fn record_intercommunicator(call: MpiCall) -> i32 {
 #[inline]
 pub fn record_communicator_free(call: MpiCall) -> i32 {
     let handle = call.read_handle(0);
-    let result = call.run_recorded(kind::MPI_OTHER, |record| record.object = communicator::number_of(handle));
+    let result = call.run_recorded(kind::MPI_OTHER, |record| record.object = communicator::communicator_number_of_handle(handle));
     communicator::remove_handle(handle);
     result
 }
 
 /// Records the initialisation of MPI. The thread is recorded from here on.
 pub fn record_init(call: MpiCall) -> i32 {
-    thread::register(0, 0);
+    thread::register_current_thread(0, 0);
     let result = call.run_recorded(kind::MPI_INIT, |record| {
-        static RANK: Real = Real::new(c"PMPI_Comm_rank");
-        static SIZE: Real = Real::new(c"PMPI_Comm_size");
+        static RANK: RealFunction = RealFunction::new(c"PMPI_Comm_rank");
+        static SIZE: RealFunction = RealFunction::new(c"PMPI_Comm_size");
         let library = implementation();
         let (mut rank, mut size) = (0i32, 0i32);
         real!(RANK, fn(usize, *mut i32) -> i32, library.world_communicator(), &raw mut rank);
@@ -341,12 +344,12 @@ pub fn record_init(call: MpiCall) -> i32 {
         line.add(b"mpi ").add(library.name()).add(b" ").add_number(rank as u64).add(b" ").add_number(size as u64);
         process::append_line(&line);
     });
-    process::append_maps();
+    process::append_memory_maps();
     walk::find_own_code_range();
     result
 }
 
 /// Records `MPI_Finalize`, in which every rank may wait for all others.
 pub fn record_finalize(call: MpiCall) -> i32 {
-    call.run_recorded(kind::MPI_FINALIZE, |record| record.object = communicator::WORLD)
+    call.run_recorded(kind::MPI_FINALIZE, |record| record.object = communicator::WORLD_COMMUNICATOR_NUMBER)
 }

@@ -55,7 +55,7 @@ impl MpiCall {
     /// Returns the global number of the communicator or window whose handle is the argument at this position.
     #[inline]
     pub fn communicator_number(&self, position: usize) -> u64 {
-        communicator::number_of(self.handle(position))
+        communicator::communicator_number_of_handle(self.handle(position))
     }
 
     /// Returns the integer that the argument points to: a flag, index or count that the call sets.

@@ -8,26 +8,26 @@ use super::implementation::implementation;
 use crate::handles::HandleTable;
 use crate::output::OutputLine;
 use crate::process;
-use crate::real::{Real, real};
+use crate::real::{RealFunction, real};
 use core::sync::atomic::{AtomicU64, Ordering};
 
-pub const WORLD: u64 = 1;
-pub const SELF: u64 = 2;
+pub const WORLD_COMMUNICATOR_NUMBER: u64 = 1;
+pub const SELF_COMMUNICATOR_NUMBER: u64 = 2;
 
-const SLOTS: usize = 1024;
-static HANDLES: HandleTable<SLOTS> = HandleTable::new(2);
-static COMMUNICATOR_NUMBERS: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
-/// Number of communicators, windows and files that have been created from the communicator in each slot of `HANDLES`.
-static CREATED_COUNTS: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
+const COMMUNICATOR_HANDLE_SLOTS: usize = 1024;
+static COMMUNICATOR_HANDLES: HandleTable<COMMUNICATOR_HANDLE_SLOTS> = HandleTable::new(2);
+static COMMUNICATOR_NUMBERS: [AtomicU64; COMMUNICATOR_HANDLE_SLOTS] = [const { AtomicU64::new(0) }; COMMUNICATOR_HANDLE_SLOTS];
+/// Number of communicators, windows and files that have been created from the communicator in each slot of `COMMUNICATOR_HANDLES`.
+static CREATED_COUNTS: [AtomicU64; COMMUNICATOR_HANDLE_SLOTS] = [const { AtomicU64::new(0) }; COMMUNICATOR_HANDLE_SLOTS];
 
 /// Returns the global number of a communicator, window or file; 0 if it is unknown.
 #[inline]
-pub fn number_of(handle: usize) -> u64 {
-    HANDLES.find(handle).map_or(0, |slot| COMMUNICATOR_NUMBERS[slot].load(Ordering::Acquire))
+pub fn communicator_number_of_handle(handle: usize) -> u64 {
+    COMMUNICATOR_HANDLES.find(handle).map_or(0, |slot| COMMUNICATOR_NUMBERS[slot].load(Ordering::Acquire))
 }
 
 fn set_number(handle: usize, number: u64) {
-    match HANDLES.find_or_add(handle) {
+    match COMMUNICATOR_HANDLES.find_or_add(handle) {
         Some(slot) => {
             CREATED_COUNTS[slot].store(0, Ordering::Release);
             COMMUNICATOR_NUMBERS[slot].store(number, Ordering::Release);
@@ -38,27 +38,27 @@ fn set_number(handle: usize, number: u64) {
 
 /// Forgets a handle whose object was freed, because the MPI library may use it for another object.
 pub fn remove_handle(handle: usize) {
-    if let Some(slot) = HANDLES.find(handle) {
+    if let Some(slot) = COMMUNICATOR_HANDLES.find(handle) {
         COMMUNICATOR_NUMBERS[slot].store(0, Ordering::Release);
     }
 }
 
 pub fn register_predefined() {
     let library = implementation();
-    set_number(library.world_communicator(), WORLD);
-    set_number(library.self_communicator(), SELF);
+    set_number(library.world_communicator(), WORLD_COMMUNICATOR_NUMBER);
+    set_number(library.self_communicator(), SELF_COMMUNICATOR_NUMBER);
 }
 
 /// Kinds of objects that, like communicators, belong to several processes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum MemberKind {
+pub enum MultiProcessObjectKind {
     Window,
     File,
 }
 
 /// Assigns a global number to a window or file that a collective call on the communicator `parent` has created.
-pub fn register_object(kind: MemberKind, parent: usize, handle: usize) {
-    let parent_slot = HANDLES.find(parent);
+pub fn register_object(kind: MultiProcessObjectKind, parent: usize, handle: usize) {
+    let parent_slot = COMMUNICATOR_HANDLES.find(parent);
     let count = parent_slot.map_or(0, |slot| CREATED_COUNTS[slot].fetch_add(1, Ordering::AcqRel));
     if handle == 0 {
         return;
@@ -66,7 +66,7 @@ pub fn register_object(kind: MemberKind, parent: usize, handle: usize) {
     let mut ranks = MemberRanks::new();
     ranks.collect_object_members(kind, handle);
     let parent_number = parent_slot.map_or(0, |slot| COMMUNICATOR_NUMBERS[slot].load(Ordering::Acquire));
-    let number = hash_parts(&[parent_number, count, ranks.lowest_first_rank(), 1 << 50 | kind as u64]) | 1 << 63;
+    let number = hash_parts(&[parent_number, count, ranks.lower_first_rank_of_groups(), 1 << 50 | kind as u64]) | 1 << 63;
     set_number(handle, number);
     ranks.append_line(number, false);
 }
@@ -79,7 +79,7 @@ pub fn hash_parts(parts: &[u64]) -> u64 {
 /// members of the parent make.
 pub fn register_communicator(parent: usize, handle: usize, extra: Option<u64>) {
     let library = implementation();
-    let parent_slot = HANDLES.find(parent);
+    let parent_slot = COMMUNICATOR_HANDLES.find(parent);
     let count = parent_slot.map_or(0, |slot| CREATED_COUNTS[slot].fetch_add(u64::from(extra.is_none()), Ordering::AcqRel));
     if handle == library.no_communicator() || handle == 0 {
         return;
@@ -87,18 +87,18 @@ pub fn register_communicator(parent: usize, handle: usize, extra: Option<u64>) {
     let mut ranks = MemberRanks::new();
     let is_inter = ranks.collect_members(handle);
     let parent_number = parent_slot.map_or(0, |slot| COMMUNICATOR_NUMBERS[slot].load(Ordering::Acquire));
-    let key = [parent_number, extra.unwrap_or(count), ranks.lowest_first_rank()];
+    let key = [parent_number, extra.unwrap_or(count), ranks.lower_first_rank_of_groups()];
     let number = hash_parts(&key) | 1 << 63;
     set_number(handle, number);
     ranks.append_line(number, is_inter);
 }
 
-static COMMUNICATOR_GROUP: Real = Real::new(c"PMPI_Comm_group");
-pub static WINDOW_GROUP: Real = Real::new(c"PMPI_Win_get_group");
+static COMMUNICATOR_GROUP: RealFunction = RealFunction::new(c"PMPI_Comm_group");
+pub static WINDOW_GROUP: RealFunction = RealFunction::new(c"PMPI_Win_get_group");
 
 /// Calls `make` with the group that the MPI function `getter` returns for the handle, and frees the group afterwards.
-pub fn with_group<R>(getter: &'static Real, handle: usize, make: impl FnOnce(usize) -> R) -> R {
-    static FREE: Real = Real::new(c"PMPI_Group_free");
+pub fn with_group<R>(getter: &'static RealFunction, handle: usize, make: impl FnOnce(usize) -> R) -> R {
+    static FREE: RealFunction = RealFunction::new(c"PMPI_Group_free");
     let mut group = 0usize;
     real!(getter, fn(usize, *mut usize) -> i32, handle, &raw mut group);
     let created = make(group);
@@ -124,13 +124,15 @@ impl CommunicatorMembers {
 
     /// Returns the ranks of a group's members in `MPI_COMM_WORLD`.
     fn from_group(group: usize) -> Self {
-        with_group(&COMMUNICATOR_GROUP, implementation().world_communicator(), |world| CommunicatorMembers::ranks_in(group, world))
+        with_group(&COMMUNICATOR_GROUP, implementation().world_communicator(), |world| {
+            CommunicatorMembers::ranks_of_members_in(group, world)
+        })
     }
 
     /// Returns the ranks that the members of `group` have in the group `other`.
-    pub fn ranks_in(group: usize, other: usize) -> Self {
-        static SIZE: Real = Real::new(c"PMPI_Group_size");
-        static TRANSLATE: Real = Real::new(c"PMPI_Group_translate_ranks");
+    pub fn ranks_of_members_in(group: usize, other: usize) -> Self {
+        static SIZE: RealFunction = RealFunction::new(c"PMPI_Group_size");
+        static TRANSLATE: RealFunction = RealFunction::new(c"PMPI_Group_translate_ranks");
         let mut size = 0i32;
         real!(SIZE, fn(usize, *mut i32) -> i32, group, &raw mut size);
         let count = size.max(0) as usize;
@@ -141,7 +143,7 @@ impl CommunicatorMembers {
         // SAFETY: the memory was just mapped for `count` ranks.
         (0..count).for_each(|rank| unsafe { own.add(rank).write(rank as i32) });
         real!(TRANSLATE, fn(usize, i32, *mut i32, usize, *mut i32) -> i32, group, size, own, other, ranks);
-        crate::memory::release(own, count.max(1));
+        crate::memory::unmap_elements(own, count.max(1));
         CommunicatorMembers { ranks, count }
     }
 
@@ -158,7 +160,7 @@ impl CommunicatorMembers {
 impl Drop for CommunicatorMembers {
     fn drop(&mut self) {
         if !self.ranks.is_null() {
-            crate::memory::release(self.ranks, self.count.max(1));
+            crate::memory::unmap_elements(self.ranks, self.count.max(1));
         }
     }
 }
@@ -170,8 +172,8 @@ impl MemberRanks {
 
     /// Fills in the members of a communicator. Returns true if it is an intercommunicator.
     fn collect_members(&mut self, handle: usize) -> bool {
-        static REMOTE: Real = Real::new(c"PMPI_Comm_remote_group");
-        static INTER: Real = Real::new(c"PMPI_Comm_test_inter");
+        static REMOTE: RealFunction = RealFunction::new(c"PMPI_Comm_remote_group");
+        static INTER: RealFunction = RealFunction::new(c"PMPI_Comm_test_inter");
         let mut is_inter = 0i32;
         real!(INTER, fn(usize, *mut i32) -> i32, handle, &raw mut is_inter);
         self.local = with_group(&COMMUNICATOR_GROUP, handle, CommunicatorMembers::from_group);
@@ -182,17 +184,17 @@ impl MemberRanks {
     }
 
     /// Fills in the members of a window or file.
-    fn collect_object_members(&mut self, kind: MemberKind, handle: usize) {
-        static FILE: Real = Real::new(c"PMPI_File_get_group");
+    fn collect_object_members(&mut self, kind: MultiProcessObjectKind, handle: usize) {
+        static FILE: RealFunction = RealFunction::new(c"PMPI_File_get_group");
         let group_of = match kind {
-            MemberKind::Window => &WINDOW_GROUP,
-            MemberKind::File => &FILE,
+            MultiProcessObjectKind::Window => &WINDOW_GROUP,
+            MultiProcessObjectKind::File => &FILE,
         };
         self.local = with_group(group_of, handle, CommunicatorMembers::from_group);
     }
 
     /// Returns the lower of the first ranks of the local and the remote group. Both sides of an intercommunicator get the same result.
-    fn lowest_first_rank(&self) -> u64 {
+    fn lower_first_rank_of_groups(&self) -> u64 {
         let firsts = [&self.local, &self.remote].map(|m| if m.count > 0 { m.get(0) } else { i32::MAX });
         firsts.into_iter().min().unwrap_or(0) as u64
     }

@@ -8,7 +8,7 @@
 //! | `MPI_ANY_TAG` | -1 | -1 |
 //! | `MPI_STATUS_IGNORE`, `MPI_STATUSES_IGNORE` | 0 | 1 |
 
-use crate::real::Variable;
+use crate::real::RealVariable;
 use core::sync::atomic::{AtomicU8, Ordering};
 use trodden_wire::waits::{ANY_PEER, ANY_TAG, NO_PEER, ROOT_PEER};
 
@@ -24,9 +24,9 @@ pub const STATUS_WORDS: usize = 10;
 static IMPLEMENTATION: AtomicU8 = AtomicU8::new(0);
 
 /// Variables whose addresses are the handles of Open MPI's predefined communicators.
-static WORLD: Variable = Variable::new(c"ompi_mpi_comm_world");
-static SELF: Variable = Variable::new(c"ompi_mpi_comm_self");
-static NONE: Variable = Variable::new(c"ompi_mpi_comm_null");
+static WORLD: RealVariable = RealVariable::new(c"ompi_mpi_comm_world");
+static SELF: RealVariable = RealVariable::new(c"ompi_mpi_comm_self");
+static NONE: RealVariable = RealVariable::new(c"ompi_mpi_comm_null");
 
 /// Returns which MPI library this process uses.
 #[inline]

@@ -5,8 +5,8 @@
 use super::call::MpiCall;
 use super::communicator;
 use super::implementation::{Implementation, implementation};
-use crate::memory::{map_private, release};
-use crate::real::{Real, real};
+use crate::memory::{map_private, unmap_elements};
+use crate::real::{RealFunction, real};
 use crate::thread::{add_record, finish_record};
 use trodden_wire::waits::{CallRecord, kind};
 
@@ -31,7 +31,7 @@ pub fn record_neighbours_persistent(call: MpiCall, comm: usize) -> i32 {
 fn record_meeting(call: MpiCall, kind: u16, comm: usize, request: Option<usize>) -> i32 {
     let Some((thread, mut open)) = call.begin(kind) else { return call.run() };
     let handle = call.handle(comm);
-    open.record().object = communicator::number_of(handle);
+    open.record().object = communicator::communicator_number_of_handle(handle);
     let result = call.run();
     if let Some(position) = request {
         open.record().request = call.read_handle(position) as u64;
@@ -48,11 +48,11 @@ fn record_meeting(call: MpiCall, kind: u16, comm: usize, request: Option<usize>)
 }
 
 /// Called for each message of a neighbourhood operation, with the rank of the neighbour and the kind of record.
-type VisitPeer<'a> = &'a mut dyn FnMut(i32, u16);
+type VisitNeighbourMessage<'a> = &'a mut dyn FnMut(i32, u16);
 
 /// Calls `visit` for each message that this process sends or receives in a neighbourhood operation on the communicator.
-fn visit_neighbours(handle: usize, visit: VisitPeer) {
-    static TOPOLOGY: Real = Real::new(c"PMPI_Topo_test");
+fn visit_neighbours(handle: usize, visit: VisitNeighbourMessage) {
+    static TOPOLOGY: RealFunction = RealFunction::new(c"PMPI_Topo_test");
     let mut topology = 0i32;
     real!(TOPOLOGY, fn(usize, *mut i32) -> i32, handle, &raw mut topology);
     // MPI_CART is 1 and MPI_GRAPH is 2 in Open MPI, and the reverse in MPICH. MPI_DIST_GRAPH is 3 in both.
@@ -64,9 +64,9 @@ fn visit_neighbours(handle: usize, visit: VisitPeer) {
     }
 }
 
-fn visit_grid(handle: usize, visit: VisitPeer) {
-    static COUNT: Real = Real::new(c"PMPI_Cartdim_get");
-    static SHIFT: Real = Real::new(c"PMPI_Cart_shift");
+fn visit_grid(handle: usize, visit: VisitNeighbourMessage) {
+    static COUNT: RealFunction = RealFunction::new(c"PMPI_Cartdim_get");
+    static SHIFT: RealFunction = RealFunction::new(c"PMPI_Cart_shift");
     let mut count = 0i32;
     real!(COUNT, fn(usize, *mut i32) -> i32, handle, &raw mut count);
     for dimension in 0..count {
@@ -79,10 +79,10 @@ fn visit_grid(handle: usize, visit: VisitPeer) {
     }
 }
 
-fn visit_graph(handle: usize, visit: VisitPeer) {
-    static RANK: Real = Real::new(c"PMPI_Comm_rank");
-    static COUNT: Real = Real::new(c"PMPI_Graph_neighbors_count");
-    static GET: Real = Real::new(c"PMPI_Graph_neighbors");
+fn visit_graph(handle: usize, visit: VisitNeighbourMessage) {
+    static RANK: RealFunction = RealFunction::new(c"PMPI_Comm_rank");
+    static COUNT: RealFunction = RealFunction::new(c"PMPI_Graph_neighbors_count");
+    static GET: RealFunction = RealFunction::new(c"PMPI_Graph_neighbors");
     let (mut rank, mut count) = (0i32, 0i32);
     real!(RANK, fn(usize, *mut i32) -> i32, handle, &raw mut rank);
     real!(COUNT, fn(usize, i32, *mut i32) -> i32, handle, rank, &raw mut count);
@@ -95,9 +95,9 @@ fn visit_graph(handle: usize, visit: VisitPeer) {
     });
 }
 
-fn visit_distributed_graph(handle: usize, visit: VisitPeer) {
-    static COUNT: Real = Real::new(c"PMPI_Dist_graph_neighbors_count");
-    static GET: Real = Real::new(c"PMPI_Dist_graph_neighbors");
+fn visit_distributed_graph(handle: usize, visit: VisitNeighbourMessage) {
+    static COUNT: RealFunction = RealFunction::new(c"PMPI_Dist_graph_neighbors_count");
+    static GET: RealFunction = RealFunction::new(c"PMPI_Dist_graph_neighbors");
     let (mut inward, mut outward, mut is_weighted) = (0i32, 0i32, 0i32);
     real!(COUNT, fn(usize, *mut i32, *mut i32, *mut i32) -> i32, handle, &raw mut inward, &raw mut outward, &raw mut is_weighted);
     // The memory holds the ranks of the sources and the targets, followed by the weights of both.
@@ -127,5 +127,5 @@ fn with_rank_buffer(count: i32, call: impl FnOnce(&mut [i32])) {
     let Some(place) = map_private::<i32>(count.max(1)) else { return };
     // SAFETY: the memory was just mapped for `count` ranks, and zeros are valid ranks.
     call(unsafe { core::slice::from_raw_parts_mut(place, count) });
-    release(place, count.max(1));
+    unmap_elements(place, count.max(1));
 }

@@ -1,7 +1,7 @@
 //! Child processes. A forked child of a recorded process is also recorded, from the fork to its end.
 
 use crate::caller::is_program_code;
-use crate::real::{Real, real};
+use crate::real::{RealFunction, real};
 use crate::thread::{self, begin_record, finish_record, recordable_thread};
 use crate::{chunks, contention, limits, naming, process, schedule, walk};
 use core::ffi::{c_int, c_long};
@@ -16,11 +16,11 @@ pub fn register_fork_handler() {
 }
 
 unsafe extern "C" fn reset_in_child() {
-    if process::is_sealed() {
+    if process::is_recording_sealed() {
         return;
     }
     if !process::is_recording() {
-        return process::abandon_opening();
+        return process::reset_file_opening_in_child();
     }
     limits::reset_in_child();
     chunks::reset_in_child();
@@ -32,20 +32,20 @@ unsafe extern "C" fn reset_in_child() {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fork() -> pid_t {
-    static REAL: Real = Real::new(c"fork");
-    let call = || real!(REAL, fn() -> pid_t,);
+    static REAL_FUNCTION: RealFunction = RealFunction::new(c"fork");
+    let call = || real!(REAL_FUNCTION, fn() -> pid_t,);
     // The first fork begins the recording of a program that has no threads and does not use MPI.
-    if thread::current().is_none()
+    if thread::current_thread().is_none()
         && naming::has_folder()
         && process::is_user_program()
         && is_program_code(walk::unwind_stack(0).addresses[0])
     {
-        thread::register(0, 0);
+        thread::register_current_thread(0, 0);
     }
     let Some(thread) = recordable_thread() else {
         let child = call();
         if child == 0 {
-            process::abandon_opening();
+            process::reset_file_opening_in_child();
         }
         return child;
     };
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn fork() -> pid_t {
     if child == 0 {
         // SAFETY: the child has no other thread. If the fork handler has already run, the call has no effect.
         unsafe { reset_in_child() };
-        thread::register(0, 0);
+        thread::register_current_thread(0, 0);
         return 0;
     }
     if let Some(mut open) = open {
@@ -71,8 +71,8 @@ pub unsafe extern "C" fn fork() -> pid_t {
 /// Wraps `_Fork`, which forks without calling fork handlers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _Fork() -> pid_t {
-    static REAL: Real = Real::new(c"_Fork");
-    let child = real!(REAL, fn() -> pid_t,);
+    static REAL_FUNCTION: RealFunction = RealFunction::new(c"_Fork");
+    let child = real!(REAL_FUNCTION, fn() -> pid_t,);
     if child == 0 {
         // SAFETY: the child has no other thread.
         unsafe { reset_in_child() };
@@ -103,8 +103,8 @@ fn record_process_end() {
     // A child of `vfork` runs in its parent's memory, so it must not end the parent's recording.
     // SAFETY: the system call has no pointer arguments.
     let own = || unsafe { libc::syscall(libc::SYS_gettid) } as u32;
-    if thread::current().is_some_and(|thread| thread.thread_id == own()) {
-        thread::unregister(CallName::process_exit);
+    if thread::current_thread().is_some_and(|thread| thread.thread_id == own()) {
+        thread::unregister_current_thread(CallName::process_exit);
     }
 }
 
@@ -119,7 +119,7 @@ static EXIT_HANDLER: extern "C" fn() = on_exit;
 
 macro_rules! exits {
     ($($name:ident $real:ident)*) => { $(
-        static $real: Real = Real::new(crate::real::name!($name));
+        static $real: RealFunction = RealFunction::new(crate::real::name!($name));
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(status: c_int) -> ! {
             record_process_end();

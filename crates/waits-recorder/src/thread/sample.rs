@@ -4,7 +4,7 @@
 //! does not interrupt blocking system calls. No samples are taken inside a recorded call. The kernel's own timer (often 250 Hz) limits the
 //! sampling rate.
 
-use super::{Thread, current};
+use super::{Thread, current_thread};
 use crate::{clock, paths, process, signals, walk};
 use core::mem::zeroed;
 use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use trodden_wire::waits::SampleRecord;
 
 /// 0: not determined yet, 1: sampling is on, 2: sampling is off.
 static SAMPLING_STATE: AtomicU8 = AtomicU8::new(0);
-static PERIOD_NS: AtomicU64 = AtomicU64::new(0);
+static SAMPLING_PERIOD_NS: AtomicU64 = AtomicU64::new(0);
 /// The signal that the timers send, and the value that they pass with it.
 static TIMER_SIGNAL: AtomicI32 = AtomicI32::new(0);
 static TIMER_VALUE: AtomicUsize = AtomicUsize::new(0);
@@ -37,7 +37,7 @@ pub fn start_timer(thread: &mut Thread) {
     if unsafe { libc::timer_create(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut event, &raw mut timer) } != 0 {
         return;
     }
-    let period = libc::timespec { tv_sec: 0, tv_nsec: PERIOD_NS.load(Ordering::Relaxed) as i64 };
+    let period = libc::timespec { tv_sec: 0, tv_nsec: SAMPLING_PERIOD_NS.load(Ordering::Relaxed) as i64 };
     let times = libc::itimerspec { it_interval: period, it_value: period };
     // SAFETY: the timer was just created.
     unsafe { libc::timer_settime(timer, 0, &raw const times, core::ptr::null_mut()) };
@@ -57,7 +57,7 @@ fn prepare_sampling() -> bool {
         process::append_note(b"sampling is off");
         return false;
     }
-    PERIOD_NS.store((1_000_000_000 / rate).clamp(1000, 999_999_999), Ordering::Relaxed);
+    SAMPLING_PERIOD_NS.store((1_000_000_000 / rate).clamp(1000, 999_999_999), Ordering::Relaxed);
     // Without this function, the unwinder acquires one of the dynamic linker's locks, which a signal handler must not do.
     // SAFETY: the name is a C string.
     if unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) }.is_null() {
@@ -88,7 +88,7 @@ fn sampling_rate() -> u64 {
 }
 
 extern "C" fn handle_timer(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    let Some(thread) = current() else { return };
+    let Some(thread) = current_thread() else { return };
     if thread.depth.get() != 0 {
         return;
     }
@@ -102,14 +102,14 @@ extern "C" fn handle_timer(_: i32, _: *mut libc::siginfo_t, context: *mut libc::
 }
 
 fn record_sample(thread: &mut Thread, context: *mut libc::c_void) {
-    let time = clock::now();
+    let time = clock::now_in_ticks();
     // SAFETY: the kernel passes the context of the interrupted thread.
     let registers = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext };
     #[cfg(target_arch = "x86_64")]
     let address = registers.gregs[libc::REG_RIP as usize] as usize;
     #[cfg(target_arch = "aarch64")]
     let address = registers.pc as usize;
-    let position = paths::stream_position();
+    let position = paths::position_in_path_stream();
     let walk = walk::unwind_stack(address);
     let stack = thread.stacks.intern_stack(&walk.addresses[..walk.count]);
     if let Some(record) = thread.samples.next_record() {

@@ -3,8 +3,8 @@
 use trodden_waits::analysis::TimeBlock;
 use trodden_waits::call::{Collective, CommunicatorId, Message};
 use trodden_waits::{
-    Analysis, AnalysisOptions, Call, CodeId, CollectiveRule, Diagnostic, Distances, Explanation, LocationId, LocationState, PathPart,
-    ProcessId, Step, Wait, WaitExpression, WaitKind, WaitOutcome, explain, find_causes,
+    Analysis, AnalysisOptions, Call, ClassDistances, CodeId, CollectiveWaitRule, Diagnostic, LocationId, LocationState, PathPart,
+    ProcessId, Step, Wait, WaitExplanation, WaitExpression, WaitKind, WaitOutcome, explain_wait_class, find_causes,
 };
 
 const START: CodeId = CodeId(1000);
@@ -97,9 +97,9 @@ fn paths(outcome: &WaitOutcome, wait: &Wait) -> (Path, Path) {
     (steps(&wait.paths.plus), steps(&wait.paths.minus))
 }
 
-fn explain_site(outcome: &WaitOutcome, site: u32) -> Explanation {
+fn explain_site(outcome: &WaitOutcome, site: u32) -> WaitExplanation {
     let site = outcome.sites.iter().find(|s| s.site.code == CodeId(site)).unwrap();
-    explain(&outcome.steps, &site.classes[0])
+    explain_wait_class(&outcome.steps, &site.classes[0])
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn what_if_predicts_the_run_time_with_shorter_steps() {
             let communicator = CommunicatorId(0);
             Call::Collective(Collective {
                 communicator,
-                rule: CollectiveRule::All,
+                rule: CollectiveWaitRule::All,
                 is_root: false,
                 rank,
                 size: 2,
@@ -208,7 +208,7 @@ fn run_figure_2(ready: impl Fn(u64, usize) -> u64) -> WaitOutcome {
         let communicator = CommunicatorId(0);
         Call::Collective(Collective {
             communicator,
-            rule: CollectiveRule::All,
+            rule: CollectiveWaitRule::All,
             is_root: false,
             rank,
             size: 2,
@@ -240,7 +240,7 @@ fn barriers_of_figure_2_form_one_class_caused_by_line_10() {
     let site = &outcome.sites[0];
     assert_eq!((site.occurrences, site.site.code, site.site.kind), (100, CodeId(LINE_3), WaitKind::Barrier));
     assert_eq!(site.classes.iter().map(|c| c.occurrences).collect::<Vec<_>>(), [99, 1]);
-    let explained = explain(&outcome.steps, &site.classes[0]);
+    let explained = explain_wait_class(&outcome.steps, &site.classes[0]);
     assert_eq!(explained.plus.iter().map(|(s, _)| *s).collect::<Vec<_>>(), [step(1, LINE_10)]);
     assert_eq!(explained.minus.iter().map(|(s, _)| *s).collect::<Vec<_>>(), [step(0, LINE_8), step(0, LINE_6)]);
     assert_eq!(find_causes(&outcome.steps, &outcome.sites)[0].step, step(1, LINE_10));
@@ -256,7 +256,7 @@ fn time_without_a_processor_splits_no_class_but_is_reported() {
     assert_eq!(site.classes.iter().map(|c| c.occurrences).collect::<Vec<_>>(), [99, 1]);
     let ready_step = Step { state: LocationState::Ready, ..step(1, LINE_10) };
     let expected_ns: u64 = (1..100).map(|turn| ready(turn, 1)).sum();
-    let explained = explain(&outcome.steps, &site.classes[0]);
+    let explained = explain_wait_class(&outcome.steps, &site.classes[0]);
     assert_eq!(explained.plus.iter().find(|(step, _)| *step == ready_step).map(|(_, ns)| *ns), Some(expected_ns));
     assert!(find_causes(&outcome.steps, &outcome.sites).iter().any(|cause| cause.step == ready_step));
 }
@@ -275,7 +275,7 @@ fn class_records_its_first_wait_and_the_distances_of_the_others() {
     let distances: Vec<f64> = (1..100).map(|turn| 2.0 * (share(turn) - share(1)).abs()).collect();
     assert!((class.distances.sum - distances.iter().sum::<f64>()).abs() < 1e-9);
     assert!((class.distances.max - distances.iter().copied().fold(0.0, f64::max)).abs() < 1e-9);
-    assert_eq!(outcome.sites[0].classes[1].distances, Distances::default());
+    assert_eq!(outcome.sites[0].classes[1].distances, ClassDistances::default());
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn only_members_of_nonbinding_operations_may_leave_early() {
             let communicator = CommunicatorId(0);
             Call::Collective(Collective {
                 communicator,
-                rule: CollectiveRule::All,
+                rule: CollectiveWaitRule::All,
                 is_root: false,
                 rank,
                 size: 2,

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use trodden_waits::analysis::TimeBlock;
 use trodden_waits::call::{Collective, CommunicatorId, Message, ObjectId};
 use trodden_waits::{
-    Analysis, AnalysisOptions, Call, CodeId, CollectiveRule, Diagnostic, LocationId, LocationState, PathPart, ProcessId, Step, StepId,
-    Wait, WaitOutcome, explain, find_causes,
+    Analysis, AnalysisOptions, Call, CodeId, CollectiveWaitRule, Diagnostic, LocationId, LocationState, PathPart, ProcessId, Step, StepId,
+    Wait, WaitOutcome, explain_wait_class, find_causes,
 };
 
 struct Random(u64);
@@ -96,11 +96,11 @@ impl Machine {
         }
     }
 
-    fn run_collective(&mut self, rule: CollectiveRule, root: usize) {
+    fn run_collective(&mut self, rule: CollectiveWaitRule, root: usize) {
         let count = self.now.len();
         let call = |process: usize| {
             let (rank, size) = (process as u32, count as u32);
-            let is_barrier = rule == CollectiveRule::All;
+            let is_barrier = rule == CollectiveWaitRule::All;
             Call::Collective(Collective {
                 communicator: CommunicatorId(1),
                 rule,
@@ -115,9 +115,9 @@ impl Machine {
         let last = entered.iter().copied().max().unwrap();
         for process in 0..count {
             let until = match rule {
-                CollectiveRule::FromRoot => entered[root],
-                CollectiveRule::ToRoot if process != root => entered[process],
-                CollectiveRule::Scan => entered[..process].iter().copied().max().unwrap_or(0),
+                CollectiveWaitRule::FromRoot => entered[root],
+                CollectiveWaitRule::ToRoot if process != root => entered[process],
+                CollectiveWaitRule::Scan => entered[..process].iter().copied().max().unwrap_or(0),
                 _ => last,
             };
             self.exit(process, until, &call(process));
@@ -188,15 +188,15 @@ fn run_random_program(seed: u64, has_locks: bool) -> (Step, Vec<Wait>, WaitOutco
             }
             (0..processes).for_each(|process| machine.compute(process, code, units[process]));
             match phase {
-                0 => machine.run_collective(CollectiveRule::All, 0),
-                1 => machine.run_collective(CollectiveRule::FromRoot, random.below(processes as u64) as usize),
-                2 => machine.run_collective(CollectiveRule::ToRoot, random.below(processes as u64) as usize),
-                3 => machine.run_collective(CollectiveRule::Scan, 0),
+                0 => machine.run_collective(CollectiveWaitRule::All, 0),
+                1 => machine.run_collective(CollectiveWaitRule::FromRoot, random.below(processes as u64) as usize),
+                2 => machine.run_collective(CollectiveWaitRule::ToRoot, random.below(processes as u64) as usize),
+                3 => machine.run_collective(CollectiveWaitRule::Scan, 0),
                 _ => machine.exchange_messages(1 + random.below(processes as u64 - 1) as usize, random.below(3) as i32),
             }
         }
         if !has_locks {
-            machine.run_collective(CollectiveRule::All, 0);
+            machine.run_collective(CollectiveWaitRule::All, 0);
         }
     }
     let (waits, outcome) = machine.analyse(has_locks);
@@ -218,7 +218,7 @@ fn check_slow_step_is_first(seed: u64, has_locks: bool) {
     assert_eq!(causes.iter().map(|cause| cause.wait_ns).sum::<u64>(), outcome.wait_ns, "seed {seed}");
     assert_eq!(causes[0].step, slow, "seed {seed}: {causes:?}");
     for class in outcome.sites.iter().flat_map(|site| &site.classes) {
-        let explained = explain(&outcome.steps, class);
+        let explained = explain_wait_class(&outcome.steps, class);
         let sum = |path: &[(_, u64)]| path.iter().map(|(_, ns)| *ns as i64).sum::<i64>();
         let left = sum(&explained.plus) - sum(&explained.minus);
         let dropped = explained.pairs_ns.0 as i64 - explained.pairs_ns.1 as i64;
@@ -315,7 +315,8 @@ fn random_call(random: &mut Random) -> Call {
     };
     let collective = Collective {
         communicator: CommunicatorId(random.below(2)),
-        rule: [CollectiveRule::All, CollectiveRule::FromRoot, CollectiveRule::ToRoot, CollectiveRule::Scan][random.below(4) as usize],
+        rule: [CollectiveWaitRule::All, CollectiveWaitRule::FromRoot, CollectiveWaitRule::ToRoot, CollectiveWaitRule::Scan]
+            [random.below(4) as usize],
         is_root: random.below(2) == 0,
         rank: random.below(3) as u32,
         size: 3,

@@ -2,7 +2,7 @@
 
 use super::{CodeFlow, Exploration, FUNCTION_ALIGNMENT, flow_of};
 use crate::elf::Binary;
-use crate::instruction::decode;
+use crate::instruction::decode_instruction;
 use crate::recover::imports;
 use iced_x86::{Instruction, Mnemonic, Register};
 use std::collections::{BTreeSet, HashSet};
@@ -25,7 +25,7 @@ impl Exploration<'_, '_> {
             if is_new && self.may_start_function(at) && self.looks_like_function(at) {
                 self.address_taken.insert(at);
                 self.schedule_function(at);
-                self.follow_all();
+                self.follow_all_code();
             }
         }
         self.instructions.len() > before
@@ -55,7 +55,8 @@ impl Exploration<'_, '_> {
                     break;
                 }
                 let inside_known = self.frames.index_at(at).is_some_and(|f| self.frames.frames[f].start != at);
-                let decoded = self.code.binary.code_at(at).filter(|_| self.code.is_code(at)).and_then(|bytes| decode(bytes, at));
+                let decoded =
+                    self.code.binary.code_at(at).filter(|_| self.code.is_code(at)).and_then(|bytes| decode_instruction(bytes, at));
                 let Some(instruction) = decoded.filter(|i| !inside_known && !is_unlikely(i)) else { return false };
                 if seen.len() > MAX_TRIAL_INSTRUCTIONS {
                     return false;

@@ -5,8 +5,8 @@
 //! instructions.
 
 use super::{CodeFlow, Exploration, flow_of};
-use crate::graph::Returns;
-use crate::instruction::decode;
+use crate::graph::CallReturns;
+use crate::instruction::decode_instruction;
 use crate::recover::padding;
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
@@ -23,7 +23,7 @@ impl Exploration<'_, '_> {
         for at in self.find_possible_starts() {
             if self.is_gap(at) && self.looks_like_code(at) {
                 self.work.push(at);
-                self.follow_all();
+                self.follow_all_code();
             }
         }
         self.is_speculative = false;
@@ -39,7 +39,7 @@ impl Exploration<'_, '_> {
             if region.contains(&next) && self.is_gap(next) && !self.is_only_padding(&(next..region.end)) && self.looks_like_code(next) {
                 self.resume_points.insert(next);
                 self.work.push(next);
-                self.follow_all();
+                self.follow_all_code();
             }
         }
     }
@@ -51,7 +51,7 @@ impl Exploration<'_, '_> {
         for (at, reached) in self.instructions.transfers() {
             let next = at + u64::from(reached.size);
             let ends = match reached.flow {
-                CodeFlow::Call(_) | CodeFlow::CallIndirect => self.call_returns(at) == Returns::Never,
+                CodeFlow::Call(_) | CodeFlow::CallIndirect => self.call_returns(at) == CallReturns::Never,
                 CodeFlow::Jump(_) | CodeFlow::JumpIndirect | CodeFlow::Return | CodeFlow::Stop => true,
                 CodeFlow::Next | CodeFlow::Conditional(_) => false,
             };
@@ -99,7 +99,7 @@ impl Exploration<'_, '_> {
                 if self.instructions.contains(at) || !seen.insert(at) {
                     break;
                 }
-                let decoded = self.code.binary.code_at(at).filter(|_| region.contains(&at)).and_then(|bytes| decode(bytes, at));
+                let decoded = self.code.binary.code_at(at).filter(|_| region.contains(&at)).and_then(|bytes| decode_instruction(bytes, at));
                 let Some(instruction) = decoded.filter(|i| !super::candidates::is_unlikely(i)) else { return false };
                 if seen.len() > MAX_TRIAL_INSTRUCTIONS || self.is_within_instruction(at) || self.data.contains(&at) {
                     return false;

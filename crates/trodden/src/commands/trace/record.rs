@@ -12,13 +12,13 @@ use trodden_console::arguments::engines::{EngineChoice, EngineParameters};
 use trodden_console::arguments::laboratory::{PlanForm, WitnessCondition};
 use trodden_distributed::plan::DistributionPlanOptions;
 use trodden_distributed::recording::{
-    GraphCache, OtherMachines, PreparedRecording, RecordOptions, RecordingHost, RunOptions, WeightsFrom, record,
+    ExecutionWeightSource, GraphCache, PreparedRecording, RecordOptions, RecordingHost, RemoteMachines, RunOptions, record,
     run_machine as execute_runs,
 };
 use trodden_driver::other_programs::find_program;
 use trodden_launch::{RESULT_VARIABLE, Slurm, alive};
 use trodden_report::trace::plan;
-use trodden_trace::{OutputStream, RepeatRecipe};
+use trodden_trace::{FixedRunConditions, OutputStream};
 use trodden_witness::DistributionStrategy;
 
 /// Records a trace or prints a plan for recording it. Returns the program's exit status.
@@ -37,7 +37,7 @@ pub fn run(job: &TraceRecord) -> Result<ExitCode> {
 pub fn run_worker(folder: &Path, machine: usize) -> Result<ExitCode> {
     let result = env::var_os(RESULT_VARIABLE)
         .with_context(|| format!("this command is internal ({RESULT_VARIABLE} is not set). Run `trodden trace record --engine` instead"))?;
-    if let Some(launcher) = std::env::var_os(alive::ALIVE_VARIABLE) {
+    if let Some(launcher) = std::env::var_os(alive::LAUNCHER_ALIVE_VARIABLE) {
         alive::end_with_launcher(Path::new(&launcher));
     }
     execute_runs(folder, machine, result.as_ref())?;
@@ -47,7 +47,7 @@ pub fn run_worker(folder: &Path, machine: usize) -> Result<ExitCode> {
 fn record_options(job: &TraceRecord) -> RecordOptions {
     let choices = &job.choices;
     let repeats = |part| !job.no_repeat.contains(&part);
-    let recipe = RepeatRecipe {
+    let recipe = FixedRunConditions {
         addresses: repeats(RepeatPart::Addresses),
         time: repeats(RepeatPart::Time),
         randomness: repeats(RepeatPart::Randomness),
@@ -77,7 +77,7 @@ fn record_options(job: &TraceRecord) -> RecordOptions {
         run,
         output: job.output.clone(),
         plan,
-        weights: choices.witness_weights.as_ref().map_or(WeightsFrom::Static, |from| WeightsFrom::from(from.as_str())),
+        weights: choices.witness_weights.as_ref().map_or(ExecutionWeightSource::Static, |from| ExecutionWeightSource::from(from.as_str())),
         opaque: job.opaque.clone(),
         jobs: job.jobs.map(|jobs| jobs as usize),
         keep: choices.keep_runs.clone(),
@@ -92,7 +92,7 @@ fn recording_host(job: &TraceRecord) -> Result<RecordingHost<'static>> {
     let other_machines = || {
         let folder = here()?;
         let parameters = EngineParameters { jobs: None, memory: None, retries: Slurm::default().retries, shared: Some(&folder) };
-        Ok::<_, anyhow::Error>(OtherMachines {
+        Ok::<_, anyhow::Error>(RemoteMachines {
             engine: job.engine.create_engine(&parameters)?,
             worker: vec![own_program.clone().into(), "trace".into(), "work".into()],
             folder,
