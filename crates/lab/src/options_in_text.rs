@@ -26,7 +26,7 @@ struct CommandLines(BTreeMap<String, BTreeSet<String>>);
 impl CommandLines {
     fn new() -> CommandLines {
         let mut all = CommandLines(BTreeMap::new());
-        for mut command in [Cli::command(), trodden_command::laboratory::definition()] {
+        for mut command in [Cli::command(), trodden_command::laboratory::command_line_definition()] {
             command.build();
             let name = command.get_name().to_owned();
             all.add(&command, &name);

@@ -6,7 +6,7 @@ use anyhow::{Result, bail, ensure};
 use std::process::ExitCode;
 use trodden_analysis::iterations::{counted_document, counted_iterations};
 use trodden_analysis::sequences::{self, HotQuery, IterationDocument, IterationQuery, OpenedSequence};
-use trodden_command::laboratory::{folders, recording};
+use trodden_command::laboratory::{find_stream_to_read, folders};
 use trodden_console::arguments::choices::word;
 use trodden_console::output;
 use trodden_report::input_kind::{InputKind, utf8_name};
@@ -48,7 +48,7 @@ fn find_hot_subpaths(job: &Patterns, kind: InputKind) -> Result<()> {
     let (threshold, top) = (job.threshold.unwrap_or(DEFAULT_HOT_SHARE_PERCENT), output::max_results(job.top, job.json));
     let question = HotQuery { shortest: min, longest: max, threshold, top };
     question.check()?;
-    let found = sequences::find_hot_subpaths(&open_sequence(&recording(&job.file, kind, "patterns")?, job.thread)?, question)?;
+    let found = sequences::find_hot_subpaths(&open_sequence(&find_stream_to_read(&job.file, kind, "patterns")?, job.thread)?, question)?;
     print_document(SCHEMA_VERSION, job.json, &found, |out| shown::write_hot(out, &question, &found))
 }
 
@@ -62,7 +62,7 @@ fn count_iterations(job: &Patterns, kind: InputKind) -> Result<()> {
         return print_document(SCHEMA_VERSION, job.json, &found, |out| iterations::write(out, &found));
     }
     let question = IterationQuery { iterations: length.max, share, top, max_symbols: u64::MAX };
-    let recording = recording(&job.file, kind, "patterns")?;
+    let recording = find_stream_to_read(&job.file, kind, "patterns")?;
     let found = match iterations::find_in_copies(&recording, job.thread, question, &folders())? {
         Some(found) => found,
         None => sequences::iteration_document(&open_sequence(&recording, job.thread)?, question)?,
@@ -89,7 +89,7 @@ fn list_counted_iterations(job: &Patterns, top: usize) -> Result<Option<Iteratio
 fn find_phases(job: &Patterns, kind: InputKind) -> Result<()> {
     let top = job.top.unwrap_or(DEFAULT_MAX_PHASES);
     ensure!(top > 0, "--top must be at least 1 for `patterns phases`");
-    let recording = recording(&job.file, kind, "patterns")?;
+    let recording = find_stream_to_read(&job.file, kind, "patterns")?;
     let found = sequences::phase_document(&open_sequence(&recording, job.thread)?, top)?;
     if let Some(file) = &job.html {
         let title = if recording.parse::<u64>().is_ok() { format!("run {recording}") } else { recording };

@@ -4,12 +4,14 @@
 use crate::cli::{HotPaths, Schemes};
 use anyhow::Result;
 use std::process::ExitCode;
-use trodden_command::laboratory::{SchemeRequest, Untested, UntestedOrder, compare_schemes, hot};
+use trodden_command::laboratory::{
+    SchemeComparisonRequest, UntestedArguments, UntestedOrder, compare_schemes, show_field_counts_of_hot_paths,
+};
 use trodden_console::output::Color;
 
 pub fn schemes(job: &Schemes, color: Color) -> Result<ExitCode> {
-    let request = SchemeRequest { program: &job.program, tests: &job.tests, field: &job.field, rounds: job.rounds };
-    let form = Untested {
+    let request = SchemeComparisonRequest { program: &job.program, tests: &job.tests, field: &job.field, rounds: job.rounds };
+    let form = UntestedArguments {
         profiles: Vec::new(),
         known: Vec::new(),
         function: None,
@@ -24,5 +26,5 @@ pub fn schemes(job: &Schemes, color: Color) -> Result<ExitCode> {
 }
 
 pub fn hot_paths(job: &HotPaths, color: Color) -> Result<ExitCode> {
-    hot(&job.profiles, &job.known, job.top as usize, job.json, color)
+    show_field_counts_of_hot_paths(&job.profiles, &job.known, job.top as usize, job.json, color)
 }

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use trodden_driver::DriverContext;
 
 /// Returns the context. The first call reads it from the process.
-pub fn context() -> &'static DriverContext {
+pub fn driver_context() -> &'static DriverContext {
     static CONTEXT: OnceLock<DriverContext> = OnceLock::new();
     CONTEXT.get_or_init(|| DriverContext {
         variables: env::vars_os().collect(),

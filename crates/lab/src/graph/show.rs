@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use trodden_command::laboratory::context;
+use trodden_command::laboratory::driver_context;
 use trodden_report::{Name, dot};
 use trodden_unit::{FunctionMap, InstrumentedImage, UnitMap};
 
@@ -13,7 +13,7 @@ use trodden_unit::{FunctionMap, InstrumentedImage, UnitMap};
 pub fn show(program: &Path, wanted: &str, json: bool) -> Result<()> {
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let image = InstrumentedImage::read(&bytes).with_context(|| program.display().to_string())?;
-    let store = context().store().ok();
+    let store = driver_context().store().ok();
     let mut maps: Vec<UnitMap> = Vec::new();
     for placed in &image.units {
         // Units whose map is lost are skipped. `trodden info` lists them.

@@ -21,7 +21,7 @@ use serde::{Serialize, Serializer};
 use std::collections::{HashMap, hash_map::Entry};
 use std::fs;
 use std::process::ExitCode;
-use trodden_command::laboratory::context;
+use trodden_command::laboratory::driver_context;
 use trodden_console::notes::note;
 use trodden_console::output::{Color, json_text, print_result, resolve_color};
 use trodden_profile::{ImageProfile, Profile};
@@ -146,7 +146,7 @@ fn load_frame(image: &InstrumentedImage, unit: Identity) -> Result<Frame> {
     if let Some(frame) = own.filter(|f| f.has_bitcode()) {
         return Ok(frame.clone());
     }
-    let store = context().store()?;
+    let store = driver_context().store()?;
     let found = store.get(unit)?.or_else(|| own.cloned());
     found.with_context(|| {
         format!("unit {unit} is neither in the program nor in the unit cache {}. Rebuild the program", store.root().display())

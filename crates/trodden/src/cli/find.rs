@@ -21,7 +21,7 @@ Adjacent places follow directly; `..` allows any blocks between them, `.. !PLACE
 `entry` or `head` says how the path starts; `exit`, `back` or `call` how it ends. !PLACE after all
 other places excludes PLACE from the whole path. & and | combine expressions. In a trace, a place is
 FUNCTION, FILE:LINE or 0xADDRESS.")]
-pub struct Find {
+pub struct FindArguments {
     /// Path expression; with --events: events separated by `;`; for a trace: PLACE [N].
     ///
     /// N selects the Nth execution of the place.

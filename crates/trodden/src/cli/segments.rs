@@ -16,7 +16,7 @@ Examples:
 A segment is a caller's path up to a call, then the callee's path; a segment of depth K crosses K
 calls. Record a run with `record --whole-program`, or a program made by `instrument --segments`. For
 programs made by `instrument --segments tested:RUN`, `trodden untested` shows untested segments.")]
-pub struct Segments {
+pub struct SegmentsArguments {
     /// Run (12, last, last~1), suite or profile; logs of a stream; events as text.
     #[arg(default_value = LAST)]
     pub file: PathBuf,

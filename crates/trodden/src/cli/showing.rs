@@ -21,7 +21,7 @@ Examples:
 
 Paths are ordered by executed instructions. For time, build with `--events tsc` and use
 --measure events.")]
-pub struct Report {
+pub struct ReportArguments {
     /// Profile, run (12, last, last~1), suite, trace or recording of waits.
     ///
     /// OTF2, CTF, Chrome and perf traces of other tools are read as recordings of waits.
@@ -76,7 +76,7 @@ fn parse_prediction(text: &str) -> Result<(String, f64), String> {
 Examples:
   trodden annotate main                    its hottest path
   trodden annotate parse --path 17 last~1")]
-pub struct Annotate {
+pub struct AnnotateArguments {
     /// Name of the function, or a regular expression.
     pub function: String,
     /// Profile: a file, run (12, last, last~1) or suite.
@@ -92,7 +92,7 @@ pub struct Annotate {
 
 /// A format for other tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum ExportFormat {
     /// Folded stacks for flame graphs; profiles and traces.
     Folded,
     /// Profile for pprof.
@@ -138,9 +138,9 @@ Examples:
 `folded` is for flamegraph.pl, inferno and speedscope, `pprof` for pprof and speedscope, `lcov` for
 genhtml, `chrome` for Perfetto; `trodden help export` explains each format. A trace has no clock:
 its exports use the number of executed blocks as time.")]
-pub struct Export {
+pub struct ExportArguments {
     /// Format.
-    pub format: Format,
+    pub format: ExportFormat,
     /// Profile, run (12, last, last~1), suite, trace or recording of waits.
     #[arg(default_value = LAST)]
     pub file: PathBuf,
@@ -196,7 +196,7 @@ Examples:
 
 Savings are upper bounds, in percent of all executed instructions; findings below 0.05% are left
 out. The time saved is smaller: measure it.")]
-pub struct Advise {
+pub struct AdviseArguments {
     /// Profile: a file, run (12, last, last~1) or suite.
     #[arg(default_value = LAST)]
     pub profile: String,

@@ -1,7 +1,7 @@
 //! `trodden diff`: compares profiles. For traces and streams, it calls other modules.
 
 use super::{sequences, trace};
-use crate::cli::Diff;
+use crate::cli::DiffArguments;
 use crate::output::{json_text, print_result};
 use anyhow::{Result, ensure};
 use std::process::ExitCode;
@@ -12,9 +12,9 @@ use trodden_report::{View, difference};
 use trodden_stored::named;
 
 /// Exit status if the profiles differ and `--fail` is given.
-const DIFFERENT_STATUS: u8 = 1;
+const DIFFERENT_EXIT_STATUS: u8 = 1;
 
-pub fn run(job: &Diff) -> Result<ExitCode> {
+pub fn run(job: &DiffArguments) -> Result<ExitCode> {
     let (before, after) = (InputKind::detect(&job.before)?, InputKind::detect(&job.after)?);
     let is_stream = |kind| matches!(kind, InputKind::StreamLogs | InputKind::EventText);
     if before != InputKind::Trace && job.sequence || is_stream(before) && is_stream(after) {
@@ -35,7 +35,7 @@ pub fn run(job: &Diff) -> Result<ExitCode> {
     }
 }
 
-fn diff_profiles(job: &Diff) -> Result<ExitCode> {
+fn diff_profiles(job: &DiffArguments) -> Result<ExitCode> {
     InputKind::Profile.reject_options(&[("--ignore", !job.ignore.is_empty()), ("--thread", job.thread.is_some())])?;
     let min_change = job.min_change.unwrap_or(0.0);
     ensure!((0.0..=100.0).contains(&min_change), "--min-change must be between 0 and 100 percentage points");
@@ -57,5 +57,5 @@ fn diff_profiles(job: &Diff) -> Result<ExitCode> {
     print_result(job.json, || json_text(&difference::json(&found, &by_lines)), text)?;
     let is_same =
         found.functions.is_empty() && by_lines.functions.is_empty() && found.only_before.is_empty() && found.only_after.is_empty();
-    Ok(if job.fail && !is_same { ExitCode::from(DIFFERENT_STATUS) } else { ExitCode::SUCCESS })
+    Ok(if job.fail && !is_same { ExitCode::from(DIFFERENT_EXIT_STATUS) } else { ExitCode::SUCCESS })
 }

@@ -1,7 +1,7 @@
 //! `trodden find`: finds paths in a profile that match an expression. For traces and streams, it calls other modules.
 //! `trodden_analysis::expression` defines the expressions.
 
-use crate::cli::{Color, Find};
+use crate::cli::{Color, FindArguments};
 use crate::commands::{remarks, sequences, trace};
 use crate::notes::{list_names, note};
 use crate::output;
@@ -16,17 +16,17 @@ use trodden_report::{SourceCache, View};
 use trodden_stored::named;
 
 /// Exit status if `--fail` is given and a path matches.
-const FOUND_STATUS: u8 = 1;
+const FOUND_EXIT_STATUS: u8 = 1;
 
 /// Exit status if `--fail` is given and it is unknown whether a path matches.
-const UNKNOWN_STATUS: u8 = 2;
+const UNKNOWN_EXIT_STATUS: u8 = 2;
 
 /// Advice for functions with so many paths that numbering splits them at some edges ("cut edges"). A match that crosses such an edge is
 /// missed.
 const CUT_EDGE_ADVICE: &str = "Record a variant with whole paths, made by `trodden-lab with --table-slots 4096 -- instrument PROGRAM \
     --output NEW` (or with a larger --max-paths)";
 
-pub fn run(job: &Find, color: Color) -> Result<ExitCode> {
+pub fn run(job: &FindArguments, color: Color) -> Result<ExitCode> {
     match InputKind::detect(&job.file)? {
         InputKind::Trace => trace::find(job),
         kind if job.events => sequences::find(job, kind),
@@ -38,12 +38,12 @@ pub fn run(job: &Find, color: Color) -> Result<ExitCode> {
     }
 }
 
-fn find_in_profile(job: &Find, color: Color) -> Result<ExitCode> {
+fn find_in_profile(job: &FindArguments, color: Color) -> Result<ExitCode> {
     InputKind::Profile.reject_options(&[("--thread", job.thread.is_some())])?;
     let expression: PathExpression = job.expression.parse()?;
     let profile = named::load(utf8_name(&job.file)?)?;
     let view = View::from_profile(&profile);
-    let provider = rust_sources::sources(&source_folders(), &profile.run.directory);
+    let provider = rust_sources::read_project_or_toolchain_source(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let found = FoundPaths::new(&expression, &job.expression, &view)?;
     let top = output::max_results(job.top, job.json);
@@ -54,25 +54,25 @@ fn find_in_profile(job: &Find, color: Color) -> Result<ExitCode> {
         let what = if found.answer() == FoundAnswer::Unknown { "a path may match" } else { "more paths may match" };
         note(format_args!(
             "paths of {} are cut into pieces that were counted separately, so {what}. {CUT_EDGE_ADVICE}",
-            quote_first_name(&undecided)
+            quote_first_of_names(&undecided)
         ));
     }
     let incomplete = found.incompletely_counted();
     if found.answer() == FoundAnswer::Unknown && !incomplete.is_empty() {
         note(format_args!(
             "some executions of {} were not counted, and these may match. Record a build that counts all paths",
-            quote_first_name(&incomplete)
+            quote_first_of_names(&incomplete)
         ));
     }
-    remarks::note_inexact(&profile);
-    remarks::report_missing(&view, &sources);
+    remarks::warn_of_inexact_counts(&profile);
+    remarks::warn_of_missing_sources(&view, &sources);
     Ok(match found.answer() {
-        FoundAnswer::Unknown => ExitCode::from(UNKNOWN_STATUS),
-        FoundAnswer::Yes if job.fail => ExitCode::from(FOUND_STATUS),
+        FoundAnswer::Unknown => ExitCode::from(UNKNOWN_EXIT_STATUS),
+        FoundAnswer::Yes if job.fail => ExitCode::from(FOUND_EXIT_STATUS),
         FoundAnswer::Yes | FoundAnswer::No => ExitCode::SUCCESS,
     })
 }
 
-fn quote_first_name(names: &[&str]) -> String {
+fn quote_first_of_names(names: &[&str]) -> String {
     list_names(&names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>(), 1)
 }

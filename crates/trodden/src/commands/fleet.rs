@@ -1,9 +1,9 @@
 //! `trodden fleet`: writes and merges reports of untested paths from many machines. `trodden_analysis::field` defines and merges the
 //! reports.
 
-use crate::cli::{Aggregate, Color, Fleet, FleetCopies, Pack};
+use crate::cli::{Color, FleetAggregateArguments, FleetCommand, FleetCopiesArguments, FleetPackArguments};
 use crate::commands::remarks;
-use crate::context::context;
+use crate::context::driver_context;
 use crate::notes::{note, warn};
 use crate::output::{self, json_text};
 use crate::rust_sources;
@@ -38,17 +38,17 @@ const SORT_MEMORY_BYTES: usize = 256 << 20;
 /// Maximum number of users to list for a path. Users who executed the path most often are listed.
 const MAX_SHOWN_USERS: usize = 3;
 
-const REPORT_EXTENSION: &str = "field";
+const FLEET_REPORT_EXTENSION: &str = "field";
 
-pub fn run(job: &Fleet, color: Color) -> Result<ExitCode> {
+pub fn run(job: &FleetCommand, color: Color) -> Result<ExitCode> {
     match job {
-        Fleet::Copies(job) => make_copies(job),
-        Fleet::Pack(job) => write_report(job),
-        Fleet::Aggregate(job) => aggregate_reports(job, color),
+        FleetCommand::Copies(job) => create_fleet_copies(job),
+        FleetCommand::Pack(job) => write_report(job),
+        FleetCommand::Aggregate(job) => aggregate_reports(job, color),
     }
 }
 
-fn make_copies(job: &FleetCopies) -> Result<ExitCode> {
+fn create_fleet_copies(job: &FleetCopiesArguments) -> Result<ExitCode> {
     let options = DistributedOptions {
         program: &job.program,
         folder: &job.output,
@@ -59,13 +59,13 @@ fn make_copies(job: &FleetCopies) -> Result<ExitCode> {
         profitable: job.division.profitable.into(),
         max_probes: job.division.max_probes.map(|max| max as usize),
     };
-    distribute::build_copies(&options, CopyContext { driver: context(), recording: &recording_context() })?;
+    distribute::build_copies(&options, CopyContext { driver: driver_context(), recording: &recording_context() })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn write_report(job: &Pack) -> Result<ExitCode> {
+fn write_report(job: &FleetPackArguments) -> Result<ExitCode> {
     let copy = job.copy.as_deref().map(|copy| distribute::identity(copy, folders().units.as_ref())).transpose()?;
-    let mut report = FieldReport::new(&untested_counts(job)?, hash_user(&job.user))?;
+    let mut report = FieldReport::new(&merge_untested_counts(job)?, hash_user(&job.user))?;
     if let Some((image, unit)) = copy {
         anyhow::ensure!(
             report.units.iter().all(|u| u.image == image),
@@ -89,7 +89,7 @@ fn write_report(job: &Pack) -> Result<ExitCode> {
 
 /// Returns the counts of untested paths in all profiles. If one of the profiles was written by a program from `trodden fleet copies`,
 /// returns only the counts of such programs.
-fn untested_counts(job: &Pack) -> Result<Profile> {
+fn merge_untested_counts(job: &FleetPackArguments) -> Result<Profile> {
     let folders = folders();
     let mut known = KnownInput::default();
     job.known.iter().try_for_each(|name| known.add_named(name))?;
@@ -127,7 +127,7 @@ fn read_copies(folder: &Path) -> Result<DistributedCopies> {
     Ok(DistributedCopies::new(program, copies.collect())?)
 }
 
-fn aggregate_reports(job: &Aggregate, color: Color) -> Result<ExitCode> {
+fn aggregate_reports(job: &FleetAggregateArguments, color: Color) -> Result<ExitCode> {
     let limits =
         AggregateLimits { memory: SORT_MEMORY_BYTES, paths: limit(output::max_results(job.top, job.json)), users: MAX_SHOWN_USERS };
     let distributed = job.copies.as_deref().map(read_copies).transpose()?;
@@ -144,7 +144,7 @@ fn aggregate_reports(job: &Aggregate, color: Color) -> Result<ExitCode> {
         Some(distributed) => Aggregator::from_copies(limits, distributed),
         None => Aggregator::new(limits),
     };
-    for file in find_files(&job.reports, REPORT_EXTENSION, "reports", "Write reports with `trodden fleet pack`")? {
+    for file in find_files(&job.reports, FLEET_REPORT_EXTENSION, "reports", "Write reports with `trodden fleet pack`")? {
         match aggregator.add_file(&file) {
             // A single corrupt file must not stop a merge of thousands of files.
             Err(error @ FieldError::Corrupt { .. }) => warn(format_args!("{error}. Skipping the rest of this file")),
@@ -198,7 +198,7 @@ fn find_files(given: &[PathBuf], extension: &str, what: &str, advice: &str) -> R
 
 /// Prints the paths that the most users executed, with their source.
 fn print_aggregate(
-    job: &Aggregate,
+    job: &FleetAggregateArguments,
     color: Color,
     sums: &FieldAggregate,
     tomography: Option<&Tomography>,
@@ -208,7 +208,7 @@ fn print_aggregate(
     let view = View::from_profile(&profile);
     let taken: Vec<TakenPath> = sums.top.iter().map(|path| TakenPath::new(path, tomography)).collect();
     let all = TakenPaths { taken: &taken, reports: sums.reports, paths: sums.paths, tomography };
-    let provider = rust_sources::sources(&source_folders(), ".");
+    let provider = rust_sources::read_project_or_toolchain_source(&source_folders(), ".");
     let sources = SourceCache::new(&provider);
     let text = || Ok(users_text(&view, &all, &sources, &output::text_options(color, output::DEFAULT_STEPS)));
     output::print_result(job.json, || json_text(&users_json(&view, &all, &sources)), text)?;
@@ -219,6 +219,6 @@ fn print_aggregate(
              unit cache"
         ));
     }
-    remarks::report_missing(&view, &sources);
+    remarks::warn_of_missing_sources(&view, &sources);
     Ok(())
 }

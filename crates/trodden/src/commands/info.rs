@@ -1,7 +1,7 @@
 //! `trodden info`: describes an instrumented program, or a profile and its streams. Without a file, says where data is stored.
 
-use crate::cli::Info;
-use crate::context::context;
+use crate::cli::InfoArguments;
+use crate::context::driver_context;
 use crate::last_store;
 use crate::output::{json_text, print, print_result, print_text};
 use crate::surroundings::{SOURCES_VARIABLE, folders, source_folders};
@@ -24,9 +24,9 @@ use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::{ImageError, InstrumentedImage};
 
 /// Describes a file. Returns status 1 if the file is a corrupt profile.
-pub fn run(info: &Info) -> Result<ExitCode> {
+pub fn run(info: &InfoArguments) -> Result<ExitCode> {
     let Some(file) = &info.file else {
-        let found = StorageLocations::find()?;
+        let found = StorageLocations::find_storage_locations()?;
         print_result(info.json, || json_text(&found), || Ok(found.to_text()))?;
         return Ok(ExitCode::SUCCESS);
     };
@@ -65,14 +65,14 @@ struct StorageLocations {
 }
 
 impl StorageLocations {
-    fn find() -> Result<StorageLocations> {
+    fn find_storage_locations() -> Result<StorageLocations> {
         let here = Path::new(".");
         let run_store = store::locate(here);
         let runs = if run_store.is_some() { RunStore::find(here)?.list()?.len() } else { 0 };
         Ok(StorageLocations {
             schema_version: SCHEMA_VERSION,
             version: env!("CARGO_PKG_VERSION"),
-            unit_cache: context().store().ok().map(|units| units.root().to_owned()),
+            unit_cache: driver_context().store().ok().map(|units| units.root().to_owned()),
             runs,
             new_runs: std::path::absolute(store::store_folder(Path::new("")))?,
             last_run_store: last_store::find_last_store().filter(|last| Some(last) != run_store.as_ref()),
@@ -113,7 +113,7 @@ impl StorageLocations {
     }
 }
 
-fn describe_profile(info: &Info, name: &str) -> Result<ExitCode> {
+fn describe_profile(info: &InfoArguments, name: &str) -> Result<ExitCode> {
     let files = named::profile_files(name)?;
     let [file] = files.as_slice() else {
         bail!("`{name}` is a suite of {}, but one run is needed. Name one of its runs", plural(files.len() as u128, "run", "runs"))
@@ -135,7 +135,7 @@ fn describe_profile(info: &Info, name: &str) -> Result<ExitCode> {
     Ok(if summary.is_whole() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn describe_program(info: &Info, file: &Path) -> Result<ExitCode> {
+fn describe_program(info: &InfoArguments, file: &Path) -> Result<ExitCode> {
     let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     let image = match InstrumentedImage::read(&bytes) {
         Err(ImageError::NotInstrumented) => bail!("{}: {}", file.display(), ImageError::NotInstrumented),

@@ -1,6 +1,6 @@
 //! `trodden isolate`: ranks the paths that distinguish failing runs from passing ones.
 
-use crate::cli::{Color, Isolate};
+use crate::cli::{Color, IsolateArguments};
 use crate::commands::remarks;
 use crate::output;
 use crate::rust_sources;
@@ -12,7 +12,7 @@ use trodden_analysis::isolate::SuspiciousnessFormula;
 use trodden_report::isolation::{SuspectSelection, Suspects};
 use trodden_report::{SourceCache, View};
 
-pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
+pub fn run(job: &IsolateArguments, color: Color) -> Result<ExitCode> {
     let compared = ComparedRuns { runs: &job.runs, failing: &job.failing, passing: &job.passing, program: job.program.as_deref() };
     let (isolation, profile) = gather(&compared)?;
     let runs = isolation.runs();
@@ -25,7 +25,7 @@ pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
         );
     }
     let view = View::from_profile(&profile);
-    let provider = rust_sources::sources(&source_folders(), &profile.run.directory);
+    let provider = rust_sources::read_project_or_toolchain_source(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let suspects = Suspects::new(
         &isolation,
@@ -38,7 +38,7 @@ pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
     )?;
     let text = || Ok(suspects.text(&sources, &output::text_options(color, output::DEFAULT_STEPS)));
     output::print_result(job.json, || output::json_text(&suspects.json()), text)?;
-    remarks::note_inexact(&profile);
-    remarks::report_missing(&view, &sources);
+    remarks::warn_of_inexact_counts(&profile);
+    remarks::warn_of_missing_sources(&view, &sources);
     Ok(ExitCode::SUCCESS)
 }

@@ -16,7 +16,7 @@ pub fn note_missing_files(files: &FilePatterns) {
 }
 
 /// Warns that counts are sampled or inexact. Called for output formats that cannot say so themselves.
-pub fn note_inexact(profile: &Profile) {
+pub fn warn_of_inexact_counts(profile: &Profile) {
     if profile.sampling.is_some() {
         warn("the profile is sampled, so code without a count may have been executed");
     }
@@ -24,7 +24,7 @@ pub fn note_inexact(profile: &Profile) {
 }
 
 /// Warns about corrupt parts of a profile, and notes which source files could not be read.
-pub fn report_missing(view: &View, sources: &SourceCache) {
+pub fn warn_of_missing_sources(view: &View, sources: &SourceCache) {
     view.corrupt.iter().for_each(warn);
     let (library, missing): (Vec<String>, Vec<String>) =
         sources.missing().into_iter().partition(|path| path.starts_with(STANDARD_LIBRARY_PREFIX));

@@ -1,6 +1,6 @@
 //! `trodden runs`: lists, removes and groups the runs of the run store.
 
-use crate::cli::{Runs, RunsCommand};
+use crate::cli::{RunsArguments, RunsCommand};
 use crate::notes::{note, warn};
 use crate::output::{json_text, print, print_text};
 use anyhow::{Context, Result};
@@ -16,7 +16,7 @@ use trodden_report::words::plural;
 
 const SCHEMA_VERSION: u32 = 3;
 
-pub fn run(job: &Runs) -> Result<ExitCode> {
+pub fn run(job: &RunsArguments) -> Result<ExitCode> {
     let store = RunStore::find(Path::new("."))?;
     match &job.command {
         None if job.json => {
@@ -28,7 +28,7 @@ pub fn run(job: &Runs) -> Result<ExitCode> {
         }
         None => {
             print_text(&table(&store.list()?))?;
-            note_leftovers(&store.leftovers()?);
+            note_leftover_files(&store.leftovers()?);
             store.unreadable()?.iter().for_each(|u| warn(format_args!("cannot read a profile in the run store: {}", u.why)));
         }
         Some(RunsCommand::Remove { runs, leftovers }) => {
@@ -38,7 +38,7 @@ pub fn run(job: &Runs) -> Result<ExitCode> {
                 note(format_args!("removed {}", plural(chosen.len() as u128, "run", "runs")));
             }
             if *leftovers {
-                remove_leftovers(&store.leftovers()?)?;
+                remove_leftover_files(&store.leftovers()?)?;
             }
         }
         Some(RunsCommand::Suite { suite, runs }) => {
@@ -50,7 +50,7 @@ pub fn run(job: &Runs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn note_leftovers(left: &[Leftover]) {
+fn note_leftover_files(left: &[Leftover]) {
     // A recording that is killed before it counts anything leaves an empty folder, which is not worth a note.
     let left: Vec<Leftover> = left.iter().filter(|file| file.bytes > 0).cloned().collect();
     if !left.is_empty() {
@@ -64,7 +64,7 @@ fn note_leftovers(left: &[Leftover]) {
     }
 }
 
-fn remove_leftovers(left: &[Leftover]) -> Result<()> {
+fn remove_leftover_files(left: &[Leftover]) -> Result<()> {
     for file in left {
         let removed = if file.path.is_dir() { fs::remove_dir_all(&file.path) } else { fs::remove_file(&file.path) };
         removed.with_context(|| format!("cannot remove {}", file.path.display()))?;
@@ -85,7 +85,7 @@ fn select_runs(store: &RunStore, names: &[String]) -> Result<Vec<RunEntry>> {
         let found = match store.select(name) {
             Ok(found) => found,
             Err(unknown) => {
-                let Some(range) = parse_range(name) else { return Err(unknown.into()) };
+                let Some(range) = parse_run_number_range(name) else { return Err(unknown.into()) };
                 let found: Vec<RunEntry> = store.list()?.into_iter().filter(|entry| range.contains(&entry.number)).collect();
                 if found.is_empty() {
                     return Err(unknown.into());
@@ -98,7 +98,7 @@ fn select_runs(store: &RunStore, names: &[String]) -> Result<Vec<RunEntry>> {
     Ok(chosen)
 }
 
-fn parse_range(text: &str) -> Option<RangeInclusive<u64>> {
+fn parse_run_number_range(text: &str) -> Option<RangeInclusive<u64>> {
     let (first, last) = text.split_once('-')?;
     Some(first.parse().ok()?..=last.parse().ok()?)
 }

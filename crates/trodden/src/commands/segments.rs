@@ -1,6 +1,6 @@
 //! `trodden segments`: counts segments, that is, pairs of a caller's path up to a call and the path that the callee then takes.
 
-use crate::cli::{Color, Segments};
+use crate::cli::{Color, SegmentsArguments};
 use crate::commands::{remarks, sequences};
 use crate::notes::note;
 use crate::output;
@@ -18,9 +18,9 @@ use trodden_report::{Name, SourceCache, View, counted_segments};
 use trodden_stored::Folders;
 
 /// Exit status if a segment is shown and `--fail` is given.
-const FOUND_STATUS: u8 = 1;
+const FOUND_EXIT_STATUS: u8 = 1;
 
-pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
+pub fn run(job: &SegmentsArguments, color: Color) -> Result<ExitCode> {
     let kind = InputKind::detect(&job.file)?;
     if kind == InputKind::EventText || job.thread.is_some() {
         return sequences::segments(job, kind);
@@ -41,7 +41,7 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
     let is_text = !job.json && job.sarif.is_none();
     let top = trodden_report::select::limit(output::max_results(job.top, !is_text));
     let view = View::from_profile(&observed.profile);
-    let provider = rust_sources::sources(&source_folders(), &observed.profile.run.directory);
+    let provider = rust_sources::read_project_or_toolchain_source(&source_folders(), &observed.profile.run.directory);
     let sources = SourceCache::new(&provider);
     let kind = if is_untested { SegmentList::Untested } else { SegmentList::Executed };
     let shown = SegmentRanking::new(kind, depth, &found, &view, top, all);
@@ -59,8 +59,8 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
     if is_text && observed.is_counted {
         counted_segments::summarise_counters(&observed).iter().for_each(note);
     }
-    remarks::report_missing(&view, &sources);
-    Ok(if job.fail && !found.is_empty() { ExitCode::from(FOUND_STATUS) } else { ExitCode::SUCCESS })
+    remarks::warn_of_missing_sources(&view, &sources);
+    Ok(if job.fail && !found.is_empty() { ExitCode::from(FOUND_EXIT_STATUS) } else { ExitCode::SUCCESS })
 }
 
 fn segment_ends_in(image: &ImageProfile, segment: &Segment, name: &str) -> bool {
@@ -71,7 +71,7 @@ fn segment_ends_in(image: &ImageProfile, segment: &Segment, name: &str) -> bool 
 fn remove_known_segments(
     found: &mut Vec<(&ImageProfile, Segment, u64)>,
     observed: &ObservedSegments,
-    job: &Segments,
+    job: &SegmentsArguments,
     (depth, folders): (usize, &Folders),
 ) -> Result<()> {
     let (mut known, _) = observed.requested(depth, false);

@@ -1,6 +1,6 @@
 //! `trodden simulate`: runs a model of the hardware path profiler on a program under QEMU, or on recorded branches.
 
-use crate::context::context;
+use crate::context::driver_context;
 use crate::notes::note;
 use crate::output::OutputFile;
 use crate::temporary;
@@ -29,7 +29,7 @@ use trodden_trace::simulation::{
 use trodden_trace::sources::{Level, SourceNotes};
 
 /// The QEMU plugin that records branches and instructions.
-const PLUGIN: OwnLibrary =
+const QEMU_PLUGIN_LIBRARY: OwnLibrary =
     OwnLibrary { kind: "plugin", file: "libtrodden_qemu_plugin.so", package: "trodden-qemu-plugin", variable: "TRODDEN_QEMU_PLUGIN" };
 
 /// Simulates the profiler and writes a report. Returns the program's exit status. Fails if a parameter is out of range, the input cannot be
@@ -52,7 +52,7 @@ pub fn run(job: &SimulateOptions, model: &SimulateModel) -> Result<ExitCode> {
     let level = if processor.is_some() || (job.record.is_some() && !job.event.is_empty()) { Level::Instructions } else { Level::Branches };
     let mut opened = match &job.from {
         Some(file) => open_file(file, model.format, &job.program)?,
-        None => start_program(&job.command, crate::output::destination(job.output.as_deref()).is_none(), level)?,
+        None => start_emulated_program(&job.command, crate::output::destination(job.output.as_deref()).is_none(), level)?,
     };
     if level == Level::Instructions && opened.source.level() == Level::Branches {
         bail!(
@@ -118,7 +118,7 @@ fn write_profile(
     (places, notes): (&Places, &SourceNotes),
 ) -> Result<()> {
     let command = job.command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
-    let (run, store) = (Run { command, ..new_run() }, context().store().ok());
+    let (run, store) = (Run { command, ..new_run() }, driver_context().store().ok());
     let code = (places, notes.mappings.as_slice());
     let profile =
         table_profile(model.profile_of.unwrap_or(ProfileKind::Table), &parameters.detector, &lane.profiler, code, store.as_ref(), run)?;
@@ -128,9 +128,9 @@ fn write_profile(
 }
 
 /// Runs `true` under QEMU with the plugin. Returns a description of QEMU and the plugin.
-pub fn try_plugin() -> Result<String> {
+pub fn try_qemu_plugin() -> Result<String> {
     let version = qemu_version()?;
-    let plugin = find_plugin()?;
+    let plugin = find_qemu_plugin()?;
     let command = ["true".into()];
     let instructions = with_emulated_program(&command, true, Level::Branches, |program| program.trial())?;
     Ok(format!("{version}; {} recorded {instructions} instructions of `true`", plugin.display()))
@@ -138,7 +138,7 @@ pub fn try_plugin() -> Result<String> {
 
 /// Starts a program under QEMU. With `moves_output`, the program's standard output goes to standard error, because the report goes to
 /// standard output.
-fn start_program(command: &[OsString], moves_output: bool, level: Level) -> Result<OpenedSource> {
+fn start_emulated_program(command: &[OsString], moves_output: bool, level: Level) -> Result<OpenedSource> {
     with_emulated_program(command, moves_output, level, |program| program.start())
 }
 
@@ -149,24 +149,24 @@ fn with_emulated_program<T>(
     work: impl FnOnce(EmulatedProgram) -> Result<T>,
 ) -> Result<T> {
     let name = &command[0];
-    let file = find_program(context(), name).filter(|path| is_program(path));
+    let file = find_program(driver_context(), name).filter(|path| is_program(path));
     let file = file.ok_or_else(|| anyhow!("{} is not an executable program", name.display()))?;
-    let (plugin, folder) = (find_plugin()?, temporary::create_folder("trodden-simulate-")?);
+    let (plugin, folder) = (find_qemu_plugin()?, temporary::create_temporary_folder("trodden-simulate-")?);
     let output = moves_output.then(|| std::io::stderr().as_fd().try_clone_to_owned().map(Stdio::from)).transpose()?;
     work(EmulatedProgram { command, file: &file, plugin: &plugin, folder, output, level })
 }
 
-fn find_plugin() -> Result<PathBuf> {
-    if let Some(named) = PLUGIN.from_variable(context())? {
+fn find_qemu_plugin() -> Result<PathBuf> {
+    if let Some(named) = QEMU_PLUGIN_LIBRARY.from_variable(driver_context())? {
         return Ok(named);
     }
-    PLUGIN.find_installed(context())?.map_err(|places| {
+    QEMU_PLUGIN_LIBRARY.find_installed(driver_context())?.map_err(|places| {
         let [one, other] = places.each_ref().map(|place| place.display());
         anyhow!(
             "cannot find the QEMU plugin: neither {one} nor {other} exists. Build it with `cargo build --release -p {}`, or set {} to \
              its path",
-            PLUGIN.package,
-            PLUGIN.variable
+            QEMU_PLUGIN_LIBRARY.package,
+            QEMU_PLUGIN_LIBRARY.variable
         )
     })
 }

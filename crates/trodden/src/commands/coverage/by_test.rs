@@ -1,7 +1,7 @@
 //! `trodden suite order --by lines`: shows the lines and paths that each test adds.
 
 use super::load_coverage_mapping;
-use crate::cli::{CoverageFileSelection, SuiteOrder};
+use crate::cli::{CoverageFileSelection, SuiteOrderArguments};
 use crate::notes::{Progress, warn};
 use crate::output::{json_text, print};
 use anyhow::{Context, Result, ensure};
@@ -10,7 +10,7 @@ use trodden_coverage::{CoverageMapping, LineExecutions};
 use trodden_profile::{Maps, Profile};
 use trodden_stored::named;
 
-pub fn run(job: &SuiteOrder) -> Result<()> {
+pub fn run(job: &SuiteOrderArguments) -> Result<()> {
     reject_path_options(job)?;
     let include = job.functions.file.iter().map(|place| place.to_string_lossy().into_owned()).collect();
     let files = CoverageFileSelection { object: job.object.clone(), include, ..CoverageFileSelection::default() };
@@ -38,7 +38,7 @@ pub fn run(job: &SuiteOrder) -> Result<()> {
 }
 
 /// Rejects options that select paths, because they would have no effect on lines.
-fn reject_path_options(job: &SuiteOrder) -> Result<()> {
+fn reject_path_options(job: &SuiteOrderArguments) -> Result<()> {
     let options = [
         ("--function", job.functions.function.is_some()),
         ("--except", !job.functions.except.is_empty()),

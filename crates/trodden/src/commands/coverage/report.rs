@@ -1,8 +1,8 @@
 //! `trodden coverage report`: prints a table of files or functions, and checks thresholds.
 
 use super::{diff, load_profile_and_mapping};
-use crate::cli::{Color, CoverageMeasure, CoverageReport, CoverageThreshold, word};
-use crate::commands::remarks::note_inexact;
+use crate::cli::{Color, CoverageMeasure, CoverageReportArguments, CoverageThreshold, word};
+use crate::commands::remarks::warn_of_inexact_counts;
 use crate::notes::{note, warn};
 use crate::output::{json_text, print_result, text_options};
 use anyhow::{Result, ensure};
@@ -12,9 +12,9 @@ use trodden_report::View;
 use trodden_report::coverage::CoverageRow;
 
 /// Exit status if coverage is below a threshold.
-const BELOW_THRESHOLD_STATUS: u8 = 1;
+const BELOW_THRESHOLD_EXIT_STATUS: u8 = 1;
 
-pub fn run(job: &CoverageReport) -> Result<ExitCode> {
+pub fn run(job: &CoverageReportArguments) -> Result<ExitCode> {
     if let Some(baseline) = &job.baseline {
         return diff::run(job, baseline);
     }
@@ -28,14 +28,14 @@ pub fn run(job: &CoverageReport) -> Result<ExitCode> {
         (None, false) => by_file(&mapping, &view)?,
     };
     print_result(job.json, || json_text(&table.json()), || Ok(table.text(&text_options(Color::Auto, 0))))?;
-    note_inexact(&profile);
+    warn_of_inexact_counts(&profile);
     mapping.log_inexact_functions(true);
-    let failed = missed_thresholds(&job.fail_under, &table.total);
+    let failed = describe_missed_thresholds(&job.fail_under, &table.total);
     failed.iter().for_each(note);
-    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(BELOW_THRESHOLD_STATUS) })
+    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(BELOW_THRESHOLD_EXIT_STATUS) })
 }
 
-fn check_thresholds(job: &CoverageReport) -> Result<()> {
+fn check_thresholds(job: &CoverageReportArguments) -> Result<()> {
     let is_of_lines = |threshold: &CoverageThreshold| matches!(threshold, CoverageThreshold::Share(CoverageMeasure::Lines, _));
     ensure!(
         !job.fail_under.contains(&CoverageThreshold::Baseline),
@@ -48,7 +48,7 @@ fn check_thresholds(job: &CoverageReport) -> Result<()> {
     Ok(())
 }
 
-fn missed_thresholds(thresholds: &[CoverageThreshold], total: &CoverageRow) -> Vec<String> {
+fn describe_missed_thresholds(thresholds: &[CoverageThreshold], total: &CoverageRow) -> Vec<String> {
     let missed = |threshold: &CoverageThreshold| {
         let CoverageThreshold::Share(measure, min) = *threshold else { return None };
         let share = match measure {
@@ -77,6 +77,6 @@ mod tests {
             regions: CoverageRatio { all: 2, hit: 1 },
             ..CoverageRow::default()
         };
-        assert_eq!(missed_thresholds(&least, &total), ["70.00% of the lines are covered, less than 80% (--fail-under lines=80)"]);
+        assert_eq!(describe_missed_thresholds(&least, &total), ["70.00% of the lines are covered, less than 80% (--fail-under lines=80)"]);
     }
 }

@@ -5,7 +5,7 @@
 //! match get no code. To find the matches, this module tries all paths of the selected functions. Paths that end at a call that does not
 //! return are never watched, because only the end of the program shows that the call has not returned.
 
-use crate::context::context;
+use crate::context::driver_context;
 use crate::notes::{note, warn};
 use anyhow::{Result, bail, ensure};
 use std::collections::HashSet;
@@ -30,11 +30,11 @@ const CUT_EDGE_ADVICE: &str =
 
 /// Returns all paths of a program that do not match the expression. Fails if the expression is malformed, uses `call` or matches no path,
 /// or if a function has too many paths or numbers them by a scheme other than the standard one.
-pub fn unmatched_paths(text: &str, program: &Path) -> Result<KnownPaths> {
+pub fn find_unmatched_paths(text: &str, program: &Path) -> Result<KnownPaths> {
     let expression: PathExpression = text.parse()?;
     let calls = expression.patterns.iter().flatten().any(|s| s.end == Some(End::Call));
     ensure!(!calls, "cannot watch `call`, since only the end of the program shows that a call has not returned. Remove `call`");
-    let maps: Vec<UnitMap> = read_units(program, context().store().ok().as_ref())?.into_iter().map(|(_, map)| map).collect();
+    let maps: Vec<UnitMap> = read_units(program, driver_context().store().ok().as_ref())?.into_iter().map(|(_, map)| map).collect();
     let functions: Vec<(&UnitMap, &FunctionMap)> = maps.iter().flat_map(|m| m.functions.iter().map(move |f| (m, f))).collect();
     let selected = select_functions(&expression, &functions, program)?;
     let mut unmatched = KnownPaths::default();

@@ -2,7 +2,7 @@
 
 mod run;
 
-use crate::cli::{SuiteCommand, SuiteFunctions, SuiteList, SuiteOrder, TestValue};
+use crate::cli::{SuiteCommand, SuiteFunctionSelection, SuiteListArguments, SuiteOrderArguments, TestOrderCriterion};
 use crate::notes::{Progress, note, warn};
 use crate::output::{json_text, print};
 use anyhow::{Context, Result, ensure};
@@ -28,13 +28,13 @@ pub fn run(job: &SuiteCommand) -> Result<ExitCode> {
         SuiteCommand::Run(job) => return run::run(job),
         SuiteCommand::Step { suite, project, command } => return run::record_test_binary(suite, project, command),
         SuiteCommand::List(job) => list(job)?,
-        SuiteCommand::Order(job) if job.by == TestValue::Lines => crate::commands::coverage::by_test::run(job)?,
+        SuiteCommand::Order(job) if job.by == TestOrderCriterion::Lines => crate::commands::coverage::by_test::run(job)?,
         SuiteCommand::Order(job) => report_test_order(job)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn list(job: &SuiteList) -> Result<()> {
+fn list(job: &SuiteListArguments) -> Result<()> {
     let Some(name) = &job.suite else {
         ensure!(
             !compared_functions(&job.functions).is_restricted(),
@@ -49,7 +49,7 @@ fn list(job: &SuiteList) -> Result<()> {
     }
 }
 
-fn compared_functions(functions: &SuiteFunctions) -> shown::ComparedFunctions<'_> {
+fn compared_functions(functions: &SuiteFunctionSelection) -> shown::ComparedFunctions<'_> {
     shown::ComparedFunctions { function: functions.function.as_deref(), files: &functions.file, exclude: &functions.except }
 }
 
@@ -65,7 +65,7 @@ fn list_suites(as_json: bool) -> Result<()> {
 }
 
 /// Reads the runs of a suite. Keeps only the paths of the selected functions.
-fn load_suite(name: &str, functions: &SuiteFunctions) -> Result<Suite> {
+fn load_suite(name: &str, functions: &SuiteFunctionSelection) -> Result<Suite> {
     let runs = named::runs_of_suite(name)?;
     let progress = Progress::new(runs.len(), "runs");
     let (mut suite, mut maps) = (Suite::default(), Maps::new());
@@ -101,15 +101,15 @@ fn print_redundant_tests(suite: &Suite, name: &str, by: SuiteCost, as_json: bool
     print(&if as_json { json_text(&found.json())? } else { escape::escape_lines(&found.text()).into_bytes() })
 }
 
-fn report_test_order(job: &SuiteOrder) -> Result<()> {
+fn report_test_order(job: &SuiteOrderArguments) -> Result<()> {
     ensure!(job.object.is_empty(), "--object applies only to --by lines. Omit --object");
-    let by = if job.by == TestValue::Rate { OrderBy::PathsPerTime } else { OrderBy::Paths };
+    let by = if job.by == TestOrderCriterion::Rate { OrderBy::PathsPerTime } else { OrderBy::Paths };
     let suite = load_suite(&job.suite, &job.functions)?;
-    let changes = changed_lines(job)?;
+    let changes = read_changed_lines(job)?;
     let changed_paths = match changes {
         Some(mut changes) => {
             let paths = suite.changed_paths(&mut changes)?;
-            note_changes(&changes);
+            note_changed_line_counts(&changes);
             Some(paths)
         }
         None => None,
@@ -135,7 +135,7 @@ fn report_test_order(job: &SuiteOrder) -> Result<()> {
     })
 }
 
-fn changed_lines(job: &SuiteOrder) -> Result<Option<ChangedLines>> {
+fn read_changed_lines(job: &SuiteOrderArguments) -> Result<Option<ChangedLines>> {
     let (UnifiedDiff { text, root }, name) = match job.changed_since.as_deref() {
         None => return Ok(None),
         Some("-") => {
@@ -149,7 +149,7 @@ fn changed_lines(job: &SuiteOrder) -> Result<Option<ChangedLines>> {
     Ok(Some(ChangedLines::from_diff(&text, root.as_deref()).with_context(|| name.to_owned())?))
 }
 
-fn note_changes(changes: &ChangedLines) {
+fn note_changed_line_counts(changes: &ChangedLines) {
     let (all, found) = changes.line_counts();
     let (lines, files) = (plural(all as u128, "old line", "old lines"), plural(changes.files().len() as u128, "file", "files"));
     note(format_args!("{lines} changed in {files}; {found} of these lines have code in the tested program"));
