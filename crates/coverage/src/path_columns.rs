@@ -8,7 +8,7 @@ use crate::file_names::FileNames;
 use std::collections::BTreeMap;
 use trodden_analysis::{Combinations, combinations};
 use trodden_profile::FunctionPaths;
-use trodden_report::coverage::{count_combinations, describe_untested};
+use trodden_report::coverage::{count_combinations, describe_untested_paths};
 use trodden_report::{Function, View};
 
 /// The code of a function, which several programs may contain.
@@ -25,7 +25,7 @@ impl FunctionCode<'_, '_> {
     }
 
     pub fn examples(&self, limit: usize) -> Vec<String> {
-        describe_untested(self.function, &self.paths, limit)
+        describe_untested_paths(self.function, &self.paths, limit)
     }
 }
 

@@ -138,7 +138,7 @@ impl StopCollector<'_, '_> {
         if is_continued {
             self.add_caveat(function.map.plain_name(), CaveatReason::Forked);
             // The counters of each process also include code that is inlined into the function.
-            let map = function.units_map();
+            let map = function.unit_map();
             let scopes: BTreeSet<u32> = function.map.blocks.iter().flat_map(|b| &b.positions).map(|p| p.scope).collect();
             for scope in scopes.into_iter().filter_map(|scope| map.scopes.get(scope as usize)).filter(|scope| scope.inlined_at.is_some()) {
                 self.add_caveat(if scope.linkage_name.is_empty() { &scope.name } else { &scope.linkage_name }, CaveatReason::Forked);
@@ -161,7 +161,7 @@ impl StopCollector<'_, '_> {
     /// Adds a caveat to the functions around the inlined code that has an exception handler, because it is unknown whether these functions
     /// continue.
     fn mark_callers(&mut self, handler: u32) {
-        let map = self.function.units_map();
+        let map = self.function.unit_map();
         let mut next = map.scopes.get(handler as usize).and_then(|scope| scope.inlined_at);
         while let Some(scope) = next.and_then(|call| map.scopes.get(call.scope as usize)) {
             let name = match scope.inlined_at {
@@ -186,7 +186,7 @@ impl StopCollector<'_, '_> {
         let mut next = Some(call);
         while let Some(position) = next {
             self.add_stop(position, before, count.into());
-            let scope = self.function.units_map().scopes.get(position.scope as usize);
+            let scope = self.function.unit_map().scopes.get(position.scope as usize);
             next = scope.filter(|_| catching_scope != Some(position.scope)).and_then(|scope| scope.inlined_at);
             next = next.filter(|call| call.scope < position.scope);
         }
@@ -200,7 +200,7 @@ impl StopCollector<'_, '_> {
     }
 
     fn add_stop(&mut self, position: SourcePosition, before: &[SourcePosition], count: i128) {
-        let map = self.function.units_map();
+        let map = self.function.unit_map();
         let (Some(scope), Some(file)) = (map.scopes.get(position.scope as usize), file_of(map, position)) else { return };
         let name = match scope.inlined_at {
             None => self.function.map.plain_name(),

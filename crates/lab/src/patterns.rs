@@ -9,7 +9,7 @@ use trodden_analysis::sequences::{self, HotQuery, IterationDocument, IterationQu
 use trodden_command::laboratory::{find_stream_to_read, folders};
 use trodden_console::arguments::choices::word;
 use trodden_console::output;
-use trodden_report::input_kind::{InputKind, utf8_name};
+use trodden_report::input_kind::{InputKind, require_utf8_name};
 use trodden_report::sequences::{self as shown, ThreadChoice, iterations, phases, phases_page};
 use trodden_stored::named;
 
@@ -75,7 +75,7 @@ fn count_iterations(job: &Patterns, kind: InputKind) -> Result<()> {
 
 /// Lists the paths over iterations that the program itself counted. Returns `None` if it counted something else.
 fn list_counted_iterations(job: &Patterns, top: usize) -> Result<Option<IterationDocument>> {
-    let counted = counted_iterations(&named::load(utf8_name(&job.file)?)?);
+    let counted = counted_iterations(&named::load(require_utf8_name(&job.file)?)?);
     if counted.is_empty() {
         return Ok(None);
     }

@@ -12,7 +12,7 @@ const MAX_DIFFERENCES: usize = 10;
 
 /// Returns each function's number of counters and of interesting segments as JSON. These are the columns of figure 3.20 in Vaswani's
 /// thesis.
-pub fn counters_json(observed: &ObservedSegments) -> Value {
+pub fn segment_counters_json(observed: &ObservedSegments) -> Value {
     let of_image = |(image, found): (&ImageProfile, &CountedSegments)| -> Vec<Value> {
         let function = |statistics: &SegmentCounterStatistics| {
             json!({

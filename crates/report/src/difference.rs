@@ -14,7 +14,7 @@ use trodden_profile::{FunctionDiff, PathChange, PathDiff, ProfileDiff};
 
 const SCHEMA_VERSION: u32 = 1;
 
-fn change_name(change: PathChange) -> &'static str {
+fn path_change_name(change: PathChange) -> &'static str {
     match change {
         PathChange::Appeared => "appeared",
         PathChange::Vanished => "vanished",
@@ -29,7 +29,7 @@ fn change_name(change: PathChange) -> &'static str {
 pub fn json(found: &ProfileDiff, by_lines: &LineDifference) -> Value {
     let path = |p: &PathDiff| {
         json!({
-            "id": p.id.to_string(), "change": change_name(p.change), "counts": [p.counts.0.to_string(), p.counts.1.to_string()],
+            "id": p.id.to_string(), "change": path_change_name(p.change), "counts": [p.counts.0.to_string(), p.counts.1.to_string()],
             "function_share": [p.function_share.0, p.function_share.1], "program_share": [p.program_share.0, p.program_share.1],
             "blocks": p.blocks.iter().map(|b| b.0).collect::<Vec<_>>(),
         })
@@ -57,7 +57,7 @@ fn function_lines_json(function: &FunctionLines) -> Value {
     let name = Name::from_linkage(&function.name);
     let line = |line: &LineChange| {
         json!({
-            "lines": [line.lines.0, line.lines.1], "change": change_name(line.change),
+            "lines": [line.lines.0, line.lines.1], "change": path_change_name(line.change),
             "counts": [line.counts.0.to_string(), line.counts.1.to_string()], "per_call": [line.per_call.0, line.per_call.1],
         })
     };
@@ -94,7 +94,7 @@ pub fn text(found: &ProfileDiff, by_lines: &LineDifference, functions: u64, top:
             let (was, is) = (format_percent(path.function_share.0), format_percent(path.function_share.1));
             line(format!(
                 "  {:<9} path {:<6} {:>10} -> {:<10} {was:>7} -> {is:<7} {}",
-                change_name(path.change),
+                path_change_name(path.change),
                 path.id,
                 path.counts.0,
                 path.counts.1,
@@ -116,12 +116,12 @@ pub fn text(found: &ProfileDiff, by_lines: &LineDifference, functions: u64, top:
     if by_lines.compared > 0 {
         line(render_by_lines(by_lines, top));
     }
-    list_only_in_one(found).into_iter().for_each(line);
+    list_functions_in_one_build(found).into_iter().for_each(line);
     out
 }
 
 /// Lists the functions that were executed in only one profile and have no counterpart in the other.
-fn list_only_in_one(found: &ProfileDiff) -> Vec<String> {
+fn list_functions_in_one_build(found: &ProfileDiff) -> Vec<String> {
     let list = |names: &[String]| names.iter().map(|n| Name::from_linkage(n).full).collect::<Vec<_>>().join(", ");
     let both = [("only in the first", &found.only_before), ("only in the second", &found.only_after)];
     let executed = both.into_iter().filter(|(_, names)| !names.is_empty());
@@ -144,7 +144,7 @@ fn render_function_lines(function: &FunctionLines, top: usize) -> String {
     for line in function.lines.iter().take(limit(top)) {
         let (number, counts) = (line.lines.1, line.counts);
         let per_call = format!("{:>7.2} -> {:<7.2} per call", line.per_call.0, line.per_call.1);
-        write!(out, "\n  {:<9} line {number:<6} {:>10} -> {:<10} {per_call}", change_name(line.change), counts.0, counts.1)
+        write!(out, "\n  {:<9} line {number:<6} {:>10} -> {:<10} {per_call}", path_change_name(line.change), counts.0, counts.1)
             .expect("writing to a string");
     }
     if function.lines.len() > limit(top) {

@@ -48,7 +48,7 @@ pub fn describe_path(view: &View, ranked: &RankedPath) -> Option<String> {
 }
 
 /// Summarises the events of all paths in one line.
-pub fn summarise(view: &View) -> Option<String> {
+pub fn summarise_events(view: &View) -> Option<String> {
     let event = counted_event(view.profile)?;
     Some(format!("{} {} of {}; each path's own, without its callees", format_signed(view.totals.events), event.description(), event.name()))
 }
@@ -60,7 +60,7 @@ pub fn add_to_json(path: &mut Map<String, Value>, view: &View, ranked: &RankedPa
         let of_all = share(events.sum.max(0) as u128, view.totals.events.max(0) as u128);
         let value = json!({
             "source": event.name(),
-            "sum": signed_number(events.sum),
+            "sum": signed_number_json(events.sum),
             "mean": events.mean(count),
             "deviation": events.deviation(count),
             "share": of_all,
@@ -71,11 +71,12 @@ pub fn add_to_json(path: &mut Map<String, Value>, view: &View, ranked: &RankedPa
 
 /// Returns the event and its sum over all paths as JSON; null if [`counted_event`] is `None`.
 pub fn totals_json(view: &View) -> Value {
-    counted_event(view.profile).map_or(Value::Null, |event| json!({ "source": event.name(), "sum": signed_number(view.totals.events) }))
+    counted_event(view.profile)
+        .map_or(Value::Null, |event| json!({ "source": event.name(), "sum": signed_number_json(view.totals.events) }))
 }
 
 /// Converts a number like [`crate::schema::number`]. A sum of events may be slightly negative, because the cost of measuring is subtracted.
-fn signed_number(value: i128) -> Value {
+fn signed_number_json(value: i128) -> Value {
     match u128::try_from(value) {
         Ok(value) => crate::schema::number(value),
         Err(_) => i64::try_from(value).map_or_else(|_| json!(value.to_string()), |small| json!(small)),

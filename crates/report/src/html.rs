@@ -40,8 +40,8 @@ pub fn page(view: &View, sources: &SourceCache, options: &HtmlOptions) -> String
 
 /// Writes the page with an additional section above the functions. `section` is HTML, so its text must already be escaped.
 pub fn page_with_section(view: &View, sources: &SourceCache, options: &HtmlOptions, section: &str) -> String {
-    let details = data::details(view, sources, options);
-    let summary = data::summary(view, &details, options);
+    let details = data::render_function_details(view, sources, options);
+    let summary = data::report_summary_json(view, &details, options);
     let mut blocks = format_data_block("summary", &escape_json(&summary));
     for (function, detail) in details.iter().enumerate() {
         if let Some(detail) = detail {

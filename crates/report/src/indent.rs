@@ -14,13 +14,13 @@ pub struct InlinedIndent {
 }
 
 impl InlinedIndent {
-    pub fn measure_all(function: &Function, sources: &SourceCache) -> InlinedIndent {
+    pub fn measure_all_inlined_bodies(function: &Function, sources: &SourceCache) -> InlinedIndent {
         InlinedIndent::measure_scopes(function, sources, |_| true)
     }
 
     /// Measures the indentation of the inlined bodies in the given chains. Other bodies are skipped, so that their source files need not be
     /// read.
-    pub fn measure_chains<'c>(
+    pub fn measure_inlined_bodies_of_chains<'c>(
         function: &Function,
         sources: &SourceCache,
         chains: impl Iterator<Item = &'c [SourcePosition]>,
@@ -30,7 +30,7 @@ impl InlinedIndent {
     }
 
     fn measure_scopes(function: &Function, sources: &SourceCache, is_wanted: impl Fn(u32) -> bool) -> InlinedIndent {
-        let map = function.units_map();
+        let map = function.unit_map();
         let positions = function.map.blocks.iter().flat_map(|block| block.positions.iter().copied().chain(block.branch));
         // Several blocks may have code from the same line.
         let lines: BTreeSet<(u32, u32, u32)> = positions
@@ -59,6 +59,6 @@ impl InlinedIndent {
     }
 }
 
-pub fn indent(text: &str) -> usize {
+pub fn indent_width(text: &str) -> usize {
     text.len() - text.trim_start().len()
 }

@@ -23,18 +23,22 @@ pub struct SuspectSelection<'a> {
 }
 
 /// Paths ranked by suspicion, with their functions.
-pub struct Suspects<'v, 'a> {
+pub struct RankedSuspects<'v, 'a> {
     runs: RunTally,
     formula: SuspiciousnessFormula,
     found: usize,
     shown: Vec<(Suspect, &'v Function<'a>)>,
 }
 
-impl<'v, 'a> Suspects<'v, 'a> {
+impl<'v, 'a> RankedSuspects<'v, 'a> {
     /// Ranks the paths of the compared runs. `view` must show the merged profile of all these runs. Fails if no function matches the
     /// selection.
-    pub fn new(isolation: &Isolation, view: &'v View<'a>, selection: &SuspectSelection) -> Result<Suspects<'v, 'a>, crate::ReportError> {
-        let functions = view.by_map_index();
+    pub fn new(
+        isolation: &Isolation,
+        view: &'v View<'a>,
+        selection: &SuspectSelection,
+    ) -> Result<RankedSuspects<'v, 'a>, crate::ReportError> {
+        let functions = view.functions_by_map_index();
         let edges = |key: UnitFunction, id: u64| functions.get(&key).map_or_else(Vec::new, |f| edges_of_path(f, id));
         let mut all = isolation.suspects(selection.formula, edges);
         if let Some(name) = selection.function {
@@ -44,14 +48,18 @@ impl<'v, 'a> Suspects<'v, 'a> {
         let found = all.len();
         let shown =
             all.into_iter().filter_map(|s| functions.get(&s.function).map(|f| (s, *f))).take(crate::select::limit(selection.top)).collect();
-        Ok(Suspects { runs: isolation.runs(), formula: selection.formula, found, shown })
+        Ok(RankedSuspects { runs: isolation.runs(), formula: selection.formula, found, shown })
     }
 
     /// Renders the suspects as text.
     pub fn text(&self, sources: &SourceCache, options: &TextOptions) -> String {
         let page = &PageLayout::new(options);
-        let runs =
-            format!("{} failing and {} passing {}", count(self.runs.failing.into()), count(self.runs.passing.into()), runs_noun(self.runs));
+        let runs = format!(
+            "{} failing and {} passing {}",
+            count(self.runs.failing.into()),
+            count(self.runs.passing.into()),
+            singular_or_plural_run(self.runs)
+        );
         let mut out = format!("{}  {}\n", page.paint(paint::TITLE, "Suspicious paths"), page.paint(paint::DIM, &runs));
         if self.shown.is_empty() {
             return out + "No failing run executed a path of these functions.\n";
@@ -106,7 +114,7 @@ impl<'v, 'a> Suspects<'v, 'a> {
     }
 }
 
-fn runs_noun(runs: RunTally) -> &'static str {
+fn singular_or_plural_run(runs: RunTally) -> &'static str {
     if runs.failing + runs.passing == 1 { "run" } else { "runs" }
 }
 

@@ -124,13 +124,13 @@ impl LineCounts {
     }
 
     /// Returns the calls of all functions declared on a line; `None` if there are none.
-    pub(crate) fn calls_at(&self, (file, line): (&str, u32)) -> Option<u64> {
+    pub(crate) fn calls_of_functions_declared_at(&self, (file, line): (&str, u32)) -> Option<u64> {
         let named = self.files.get(file)?.functions.range((line, String::new())..(line + 1, String::new()));
         named.map(|(_, calls)| *calls).reduce(u64::saturating_add)
     }
 
     fn file_counts(&mut self, function: &Function, position: SourcePosition) -> Option<&mut FileCounts> {
-        let file = file_of(function.units_map(), position)?;
+        let file = file_of(function.unit_map(), position)?;
         if !self.files.contains_key(file) {
             self.files.insert(file.to_string(), FileCounts::default());
         }
@@ -140,7 +140,7 @@ impl LineCounts {
     /// Adds the lines of the function and of inlined bodies that were entered. Returns the lines of the other bodies, each followed by the
     /// declaration of the body's function.
     fn add_lines<'a>(&mut self, function: &Function<'a>, entries: &BTreeMap<u32, u64>) -> Vec<[(&'a str, u32); 2]> {
-        let map = function.units_map();
+        let map = function.unit_map();
         let entered = |position: SourcePosition| entries.get(&position.scope).map_or(function.paths.entries() > 0, |n| *n > 0);
         let mut unentered = Vec::new();
         for (position, count) in line_instances(function, entries) {
@@ -202,7 +202,7 @@ impl LineCounts {
 
     fn add_inlined_functions(&mut self, function: &Function, entries: &BTreeMap<u32, u64>) {
         for (scope, &count) in entries {
-            let Some(body) = function.units_map().scopes.get(*scope as usize) else { continue };
+            let Some(body) = function.unit_map().scopes.get(*scope as usize) else { continue };
             let position = SourcePosition { scope: *scope, file: body.file, line: body.line, column: 0 };
             let name = if body.linkage_name.is_empty() { &body.name } else { &body.linkage_name };
             if let Some(file) = self.file_counts(function, position).filter(|_| body.line > 0) {
@@ -224,7 +224,7 @@ impl LineCounts {
 
 /// Returns the positions of all line instances in a function, with their counts. The module's documentation defines line instances.
 fn line_instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(SourcePosition, u64)> {
-    let mut instances = InstanceCounts::default();
+    let mut instances = LineInstanceCounts::default();
     instances.add(function.map.position, function.paths.entries());
     let (cleanups, stopped) = (unexecuted::find_cleanup_blocks(function), inlined::count_stops_by_block(function, &function.paths));
     for (at, (block, &count)) in function.map.blocks.iter().zip(&function.paths.blocks).enumerate() {
@@ -237,7 +237,7 @@ fn line_instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(Sou
         let shown = block.positions.iter().copied().chain(block.branch).filter(|p| Some(*p) != jump);
         let untaken = if count == 0 { unexecuted::find_untaken_branches(function, Node(at as u32)) } else { BTreeSet::new() };
         // A path that stopped in a call did not execute the code after the call.
-        let after_calls = inlined::executions_after_calls(function, at, count, count.saturating_sub(stopped[at]));
+        let after_calls = inlined::count_executions_after_calls(function, at, count, count.saturating_sub(stopped[at]));
         let count_of = |p: &SourcePosition| {
             let place = block.positions.iter().position(|known| known == p).unwrap_or(usize::MAX);
             after_calls.iter().rev().find(|(first, _)| *first <= place).map_or(count, |(_, executions)| *executions)
@@ -246,7 +246,7 @@ fn line_instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(Sou
         shown.for_each(|p| instances.add(Some(p), count_of(&p)));
     }
     for (number, &count) in entries {
-        let Some(scope) = function.units_map().scopes.get(*number as usize) else { continue };
+        let Some(scope) = function.unit_map().scopes.get(*number as usize) else { continue };
         instances.add(scope.inlined_at, count);
         instances.add(Some(SourcePosition { scope: *number, file: scope.file, line: scope.line, column: 0 }), count);
     }
@@ -255,9 +255,9 @@ fn line_instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(Sou
 
 /// Maps each line instance, identified by (scope, file, line), to the maximum count of its code.
 #[derive(Default)]
-struct InstanceCounts(BTreeMap<(u32, u32, u32), (SourcePosition, u64)>);
+struct LineInstanceCounts(BTreeMap<(u32, u32, u32), (SourcePosition, u64)>);
 
-impl InstanceCounts {
+impl LineInstanceCounts {
     fn add(&mut self, position: Option<SourcePosition>, count: u64) {
         let Some(position) = position.filter(|p| p.line > 0) else { return };
         let instance = self.0.entry((position.scope, position.file, position.line)).or_insert((position, 0));

@@ -35,7 +35,7 @@ pub enum UntestedOrder {
 
 /// Which untested paths to show, and in which order.
 pub struct UntestedSelection<'a> {
-    /// A function's name or a pattern, as in [`crate::Selection`]; `None` selects all functions.
+    /// A function's name or a pattern, as in [`crate::PathSelection`]; `None` selects all functions.
     pub function: Option<&'a str>,
     /// Maximum number of paths.
     pub top: usize,
@@ -45,7 +45,7 @@ pub struct UntestedSelection<'a> {
 
 /// Input for a report of untested paths.
 #[derive(Clone, Copy)]
-pub struct UntestedInput<'v, 'a> {
+pub struct UntestedReportInput<'v, 'a> {
     /// A view of the profile, from which the known paths were removed.
     pub view: &'v View<'a>,
     /// For each path, the runs that executed it.
@@ -86,7 +86,7 @@ pub struct UntestedEdge<'v, 'a> {
 
 /// The untested paths and edges to show, and sums over all selected paths.
 pub struct ResidualReport<'v, 'a> {
-    input: UntestedInput<'v, 'a>,
+    input: UntestedReportInput<'v, 'a>,
     /// The paths to show, in order.
     pub shown: Vec<UntestedPath<'v, 'a>>,
     /// Untested edges in the selected functions, most executed first.
@@ -103,7 +103,7 @@ pub struct ResidualReport<'v, 'a> {
 
 impl<'v, 'a> ResidualReport<'v, 'a> {
     /// Selects paths and orders them. Fails if no function matches the selection.
-    pub fn new(input: UntestedInput<'v, 'a>, selection: &UntestedSelection) -> Result<ResidualReport<'v, 'a>, crate::ReportError> {
+    pub fn new(input: UntestedReportInput<'v, 'a>, selection: &UntestedSelection) -> Result<ResidualReport<'v, 'a>, crate::ReportError> {
         let functions: Vec<&Function> = match selection.function {
             // A profile without untested paths has no functions, so the name cannot be checked.
             Some(_) if input.view.functions.is_empty() => Vec::new(),
@@ -122,7 +122,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
                 UntestedOrder::Newest => b.seen.first_ns.cmp(&a.seen.first_ns),
                 UntestedOrder::Runs => b.seen.runs.cmp(&a.seen.runs),
                 UntestedOrder::Failures => {
-                    let by_score = input.suspicion(b).total_cmp(&input.suspicion(a));
+                    let by_score = input.ochiai_suspicion(b).total_cmp(&input.ochiai_suspicion(a));
                     by_score.then(a.complete.cmp(&b.complete)).then(b.seen.first_ns.cmp(&a.seen.first_ns))
                 }
             };
@@ -175,7 +175,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
             page.paint(paint::DIM, &runs)
         );
         out.push_str(&self.render_overview());
-        out.push_str(&self.describe_unlisted());
+        out.push_str(&self.describe_unlisted_paths());
         for (rank, path) in self.shown.iter().enumerate() {
             out.push_str(&self.render_path_title(rank + 1, path, page));
             out.push_str(&render_path(path.function, &path.listing, sources, page));
@@ -214,7 +214,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
     }
 
     /// Describes executions that cannot be listed because the build does not distinguish their paths.
-    fn describe_unlisted(&self) -> String {
+    fn describe_unlisted_paths(&self) -> String {
         let UndistinguishedExecutions { untested, unclear } = self.input.sightings.without_path;
         let line = |executions: u128, of: &str| match executions {
             0 => String::new(),
@@ -279,7 +279,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
                 "runs": number(p.seen.runs),
                 "failing_runs": number(p.seen.outcomes.failing),
                 "passing_runs": number(p.seen.outcomes.passing),
-                "suspicion": (self.input.sightings.outcomes.failing > 0).then(|| self.input.suspicion(p)),
+                "suspicion": (self.input.sightings.outcomes.failing > 0).then(|| self.input.ochiai_suspicion(p)),
                 "first_seen_ns": number(p.seen.first_ns),
                 "first_run": self.first_run_of(p).map(|r| json!({ "number": r.number, "command": r.words })),
                 "new_edges": p.new_edges.iter().map(|e| e.0).collect::<Vec<_>>(),
@@ -311,7 +311,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
     }
 }
 
-fn summary(summary: &UntestedSummary, share: Option<f64>, counted: usize) -> Value {
+fn untested_summary_json(summary: &UntestedSummary, share: Option<f64>, counted: usize) -> Value {
     json!({
         "untested_paths": summary.paths,
         "counted_paths": counted,
@@ -325,13 +325,13 @@ fn summary(summary: &UntestedSummary, share: Option<f64>, counted: usize) -> Val
     })
 }
 
-impl<'v, 'a> UntestedInput<'v, 'a> {
+impl<'v, 'a> UntestedReportInput<'v, 'a> {
     fn find_known_function(&self, function: &Function) -> Option<&'v trodden_unit::KnownFunction> {
         untested::known_paths_of(self.known, &function.unit.map, function.map)
     }
 
     /// Returns how well a path distinguishes failing from passing runs: its Ochiai coefficient, from 0 to 1.
-    fn suspicion(&self, path: &UntestedPath) -> f64 {
+    fn ochiai_suspicion(&self, path: &UntestedPath) -> f64 {
         path.seen.outcomes.ochiai(self.sightings.outcomes)
     }
 
@@ -344,7 +344,7 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
         function.paths.complete.len() + unfinished.count()
     }
 
-    fn summary(&self, paths: &[UntestedPath]) -> UntestedSummary {
+    fn summarise_paths(&self, paths: &[UntestedPath]) -> UntestedSummary {
         let mut functions: BTreeMap<*const Function, (&Function, UntestedInFunction)> = BTreeMap::new();
         for path in paths.iter().filter(|p| p.complete) {
             let (_, new) =
@@ -419,7 +419,7 @@ pub fn render_hot_paths(view: &View, hot: &[KnownHotPath], share: f64, options: 
         words::percent(share)
     ));
     out.push_str(&format!("{}  {}  {}  {}\n", align_right("tests", 6), align_right("field", 6), align_right("times", 8), "path"));
-    let functions = view.by_map_index();
+    let functions = view.functions_by_map_index();
     for (at, path) in hot.iter().enumerate() {
         let rank = path.rank.map_or("-".to_owned(), |r| r.to_string());
         let (name, lines) = functions.get(&path.function).map_or(("?".to_owned(), String::new()), |f| {
@@ -435,7 +435,7 @@ pub fn render_hot_paths(view: &View, hot: &[KnownHotPath], share: f64, options: 
 
 /// Returns the comparison of hot paths as JSON.
 pub fn hot_paths_json(view: &View, hot: &[KnownHotPath], share: f64) -> Value {
-    let functions = view.by_map_index();
+    let functions = view.functions_by_map_index();
     let path = |(at, p): (usize, &KnownHotPath)| {
         let name = functions.get(&p.function).map(|f| f.name.full.as_str());
         json!({ "tests_rank": at + 1, "field_rank": p.rank, "function": name, "id": number(p.path), "tests_count": number(p.tested),

@@ -75,7 +75,7 @@ fn branches_json(sampling: &BranchSampling) -> Value {
     out
 }
 
-pub fn add_estimate(path: &mut Map<String, Value>, estimate: Option<BurstEstimate>) {
+pub fn add_estimate_to_json(path: &mut Map<String, Value>, estimate: Option<BurstEstimate>) {
     if let Some(BurstEstimate { executions, margin, samples }) = estimate {
         path.insert("estimate".into(), json!({ "executions": executions, "margin_95": margin, "samples": samples }));
     }

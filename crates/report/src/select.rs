@@ -13,7 +13,7 @@ use trodden_profile::{FunctionPaths, PathCount};
 
 /// Which functions and paths a report shows.
 #[derive(Clone, Debug)]
-pub struct Selection {
+pub struct PathSelection {
     /// A function's linkage, full or short name, or a regular expression for full names; `None` selects all functions.
     pub function: Option<String>,
     /// The measure by which paths are ordered and percentages computed.
@@ -24,9 +24,9 @@ pub struct Selection {
     pub min_share: f64,
 }
 
-impl Default for Selection {
-    fn default() -> Selection {
-        Selection { function: None, measure: PathMeasure::default(), top: 10, min_share: 0.0 }
+impl Default for PathSelection {
+    fn default() -> PathSelection {
+        PathSelection { function: None, measure: PathMeasure::default(), top: 10, min_share: 0.0 }
     }
 }
 
@@ -44,7 +44,7 @@ pub struct RankedPath<'v, 'a> {
 }
 
 /// Selected paths, greatest weight first.
-pub struct Ranking<'v, 'a> {
+pub struct RankedPaths<'v, 'a> {
     /// The paths to show.
     pub paths: Vec<RankedPath<'v, 'a>>,
     /// The selected functions, including functions none of whose paths is shown.
@@ -53,17 +53,17 @@ pub struct Ranking<'v, 'a> {
     pub candidates: usize,
 }
 
-impl Ranking<'_, '_> {
+impl RankedPaths<'_, '_> {
     /// Returns the share of the program's total that the shown paths make up, from 0 to 1.
     pub fn share(&self) -> f64 {
         self.paths.iter().map(|p| p.share).sum()
     }
 }
 
-impl Selection {
+impl PathSelection {
     /// Selects paths and sorts them by weight, greatest first. Fails if no function matches, or if the pattern is not a valid regular
     /// expression.
-    pub fn rank<'v, 'a>(&self, view: &'v View<'a>) -> Result<Ranking<'v, 'a>, ReportError> {
+    pub fn rank<'v, 'a>(&self, view: &'v View<'a>) -> Result<RankedPaths<'v, 'a>, ReportError> {
         let functions = self.functions(view)?;
         let total = view.total(self.measure);
         let mut paths: Vec<RankedPath> = Vec::new();
@@ -80,10 +80,10 @@ impl Selection {
             b.weight.cmp(&a.weight).then(b.path.count.cmp(&a.path.count)).then_with(names).then(a.path.id.cmp(&b.path.id))
         });
         paths.truncate(limit(self.top));
-        Ok(Ranking { paths, functions, candidates })
+        Ok(RankedPaths { paths, functions, candidates })
     }
 
-    /// Returns the selected functions. Fails like [`Selection::rank`].
+    /// Returns the selected functions. Fails like [`PathSelection::rank`].
     pub fn functions<'v, 'a>(&self, view: &'v View<'a>) -> Result<Vec<&'v Function<'a>>, ReportError> {
         match &self.function {
             None => Ok(view.functions.iter().collect()),

@@ -44,6 +44,6 @@ impl<'a> ShownSegments<'a> {
 
     /// Adds the segments to a SARIF log.
     pub fn add_to_sarif(&self, log: &mut Value, sources: &SourceCache) {
-        self.map_depths(|s| s.sarif(sources)).into_iter().for_each(|more| sarif::append(log, more));
+        self.map_depths(|s| s.sarif(sources)).into_iter().for_each(|more| sarif::append_sarif_log(log, more));
     }
 }

@@ -104,7 +104,7 @@ impl<'a> View<'a> {
                 Err(error) => corrupt.push(format!("{} of {}: {error}", unit.map.source, image.path)),
             }
         }
-        disambiguate(&mut functions);
+        disambiguate_names(&mut functions);
         functions.sort_by(|a, b| b.instructions.cmp(&a.instructions).then_with(|| a.name.full.cmp(&b.name.full)));
         let totals = ViewTotals::new(profile, &functions);
         View { profile, functions, corrupt, totals, mapped: MappedLines::new() }
@@ -121,7 +121,7 @@ impl<'a> View<'a> {
     }
 
     /// Returns a map from (unit, index of the function in the unit's map) to the function.
-    pub fn by_map_index(&self) -> HashMap<(Identity, usize), &Function<'a>> {
+    pub fn functions_by_map_index(&self) -> HashMap<(Identity, usize), &Function<'a>> {
         let place = |f: &Function| f.unit.map.functions.iter().position(|m| std::ptr::eq(m, f.map)).unwrap_or_default();
         self.functions.iter().map(|f| ((f.unit.unit, place(f)), f)).collect()
     }
@@ -214,13 +214,13 @@ impl<'a> Function<'a> {
     }
 
     /// Returns the map of the function's unit.
-    pub fn units_map(&self) -> &'a UnitMap {
+    pub fn unit_map(&self) -> &'a UnitMap {
         &self.unit.map
     }
 
     /// Returns the file of the function's declaration; `None` without debug information.
     pub fn file(&self) -> Option<&'a str> {
-        self.map.position.and_then(|p| file_of(self.units_map(), p))
+        self.map.position.and_then(|p| file_of(self.unit_map(), p))
     }
 
     /// Returns the line of the function's declaration; `None` without debug information.
@@ -235,7 +235,7 @@ impl<'a> Function<'a> {
 }
 
 /// Lengthens short names that are not unique, such as those of template instances.
-fn disambiguate(functions: &mut [Function]) {
+fn disambiguate_names(functions: &mut [Function]) {
     for longer in [|name: &Name| name.qualified.clone(), |name: &Name| name.full.clone()] {
         let mut linkages: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for name in functions.iter().map(|f| &f.name) {

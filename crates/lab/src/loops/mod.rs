@@ -101,7 +101,7 @@ pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
         let assembly: &Assembly = match assemblies.entry(unit) {
             Entry::Occupied(compiled) => compiled.into_mut(),
             Entry::Vacant(place) => {
-                note(format_args!("compiling {} twice (with and without counting)", function.units_map().source));
+                note(format_args!("compiling {} twice (with and without counting)", function.unit_map().source));
                 place.insert(compile::assemble(&load_frame(&image, unit)?, &job.settings())?)
             }
         };
@@ -157,7 +157,7 @@ fn compare_versions(function: &Function, found: &WeightedLoop, assembly: &Assemb
     let side = |text: &machine::MachineFunctions| -> Result<LoopCode> {
         let code = text.get(function.map.plain_name());
         let code =
-            code.with_context(|| format!("the assembly of {} has no function {}", function.units_map().source, function.name.full))?;
+            code.with_context(|| format!("the assembly of {} has no function {}", function.unit_map().source, function.name.full))?;
         Ok(LoopCode::new(code, &pair::CountedGraph::new(function.map, &function.paths, &assembly.labels), &found.part))
     };
     let (plain, counted) = (side(&assembly.plain)?, side(&assembly.counted)?);
@@ -173,7 +173,7 @@ fn compare_versions(function: &Function, found: &WeightedLoop, assembly: &Assemb
     let iterations = found.iterations.max(1) as f64;
     Ok(HotLoop {
         function: function.name.full.clone(),
-        source: function.units_map().source.clone(),
+        source: function.unit_map().source.clone(),
         line: line_of(function, LoopPlace::Block(found.header)),
         header: found.header,
         iterations: found.iterations,

@@ -83,7 +83,7 @@ fn append_block(out: &mut String, painter: Painter, of: &HotLoop, block: &HotBlo
 
 fn format_columns(painter: Painter, line: &LinePair, widest: usize) -> String {
     let side = |text: &Option<String>| escape::escape_line(text.as_deref().unwrap_or_default());
-    let left = fit(&side(&line.plain), widest);
+    let left = truncate_text(&side(&line.plain), widest);
     let left = format!("{left}{}", " ".repeat(widest.saturating_sub(width(&left))));
     let right = side(&line.counted);
     let (mark, left, right) = match (&line.plain, &line.counted) {

@@ -39,8 +39,8 @@ fn finding_json(rank: usize, ranked: &RankedAdvice, sources: &SourceCache) -> Va
         "saves_instructions": number(ranked.finding.saves),
         "saves_share": ranked.share,
         "copies": ranked.copies,
-        "summary": say::describe(function, &ranked.finding),
-        "suggestion": say::suggest(function, &ranked.finding),
+        "summary": say::describe_finding(function, &ranked.finding),
+        "suggestion": say::suggest_change(function, &ranked.finding),
         "evidence": match &ranked.finding.advice {
             Advice::Correlated(c) => evidence.correlated_json(c),
             Advice::Loop(l) => evidence.loop_json(l),
@@ -147,7 +147,8 @@ impl EvidenceWriter<'_> {
 
     fn edge_json(&self, edge: Edge) -> Value {
         let flow = self.function.map.graph.edge(edge);
-        json!({ "edge": edge.0, "from": self.branch_json(flow.from), "to_block": flow.to.0, "text": say::format_turn(self.function, edge) })
+        let text = say::format_taken_edge(self.function, edge);
+        json!({ "edge": edge.0, "from": self.branch_json(flow.from), "to_block": flow.to.0, "text": text })
     }
 
     fn branch_json(&self, block: Node) -> Value {
@@ -156,7 +157,7 @@ impl EvidenceWriter<'_> {
 
     fn position_json(&self, position: Option<SourcePosition>, block: Node) -> Value {
         let mut out = json!({ "block": block.0 });
-        let map = self.function.units_map();
+        let map = self.function.unit_map();
         let Some(at) = position else { return out };
         out["file"] = json!(file_of(map, at));
         out["line"] = json!(at.line);

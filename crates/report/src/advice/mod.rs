@@ -87,7 +87,7 @@ impl AdviceSelection {
     /// Returns the functions to analyse: those that execute at least [`AdviceSelection::min_share`] of all instructions. Fails if no
     /// function matches, or if the pattern is not a valid regular expression.
     pub fn functions<'v, 'a>(&self, view: &'v View<'a>) -> Result<Vec<&'v Function<'a>>, ReportError> {
-        let selection = select::Selection { function: self.function.clone(), ..select::Selection::default() };
+        let selection = select::PathSelection { function: self.function.clone(), ..select::PathSelection::default() };
         let total = view.total(PathMeasure::Instructions);
         let hot = |f: &&Function| f.instructions > 0 && select::share(f.instructions, total) >= self.min_share;
         Ok(selection.functions(view)?.into_iter().filter(hot).collect())

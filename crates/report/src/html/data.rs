@@ -22,7 +22,7 @@ use trodden_unit::{EdgeKind, SourcePosition};
 const MAX_LINES: u32 = 4000;
 
 /// Returns each function's details as escaped JSON; `None` if the function was not executed or the page's size budget is spent.
-pub fn details(view: &View, sources: &SourceCache, options: &HtmlOptions) -> Vec<Option<String>> {
+pub fn render_function_details(view: &View, sources: &SourceCache, options: &HtmlOptions) -> Vec<Option<String>> {
     let mut remaining = options.budget;
     let detail = |function: &Function| {
         if !function.is_executed() {
@@ -30,7 +30,7 @@ pub fn details(view: &View, sources: &SourceCache, options: &HtmlOptions) -> Vec
         }
         // Details that exceed the rest of the budget may fit with fewer paths.
         for paths in [options.paths, options.paths / 10, 1] {
-            let text = escape_json(&Details::collect(view, function, sources, options, paths));
+            let text = escape_json(&FunctionDetailsWriter::collect_function_details(view, function, sources, options, paths));
             if text.len() <= remaining {
                 remaining -= text.len();
                 return Some(text);
@@ -41,7 +41,7 @@ pub fn details(view: &View, sources: &SourceCache, options: &HtmlOptions) -> Vec
     view.functions.iter().map(detail).collect()
 }
 
-pub fn summary(view: &View, details: &[Option<String>], options: &HtmlOptions) -> Value {
+pub fn report_summary_json(view: &View, details: &[Option<String>], options: &HtmlOptions) -> Value {
     let function = |(at, f): (usize, &Function)| {
         json!({
             "n": f.name.short, "f": f.name.full, "s": f.file(), "l": f.line(), "i": words::base_name(&f.image.path),
@@ -96,7 +96,7 @@ fn describe_run(view: &View) -> Vec<String> {
 }
 
 /// Collects one function's details. A source line that several paths contain is written only once, to `places`.
-struct Details<'v, 'a> {
+struct FunctionDetailsWriter<'v, 'a> {
     function: &'v Function<'a>,
     sources: &'v SourceCache<'v>,
     range: Option<LineRange>,
@@ -106,11 +106,17 @@ struct Details<'v, 'a> {
     known: HashMap<Vec<(u32, u32, u32)>, usize>,
 }
 
-impl<'v, 'a> Details<'v, 'a> {
-    fn collect(view: &View, function: &'v Function<'a>, sources: &'v SourceCache<'v>, options: &HtmlOptions, max_paths: usize) -> Value {
+impl<'v, 'a> FunctionDetailsWriter<'v, 'a> {
+    fn collect_function_details(
+        view: &View,
+        function: &'v Function<'a>,
+        sources: &'v SourceCache<'v>,
+        options: &HtmlOptions,
+        max_paths: usize,
+    ) -> Value {
         let range = LineRange::from_function(function, sources);
-        let inlined = InlinedIndent::measure_all(function, sources);
-        let mut details = Details { function, sources, range, inlined, places: Vec::new(), known: HashMap::new() };
+        let inlined = InlinedIndent::measure_all_inlined_bodies(function, sources);
+        let mut details = FunctionDetailsWriter { function, sources, range, inlined, places: Vec::new(), known: HashMap::new() };
         let mut ranked: Vec<_> = function.paths.complete.iter().map(|p| (function.weight(p, options.measure), p)).collect();
         ranked.sort_by_key(|(weight, p)| (std::cmp::Reverse(*weight), std::cmp::Reverse(p.count), p.id));
         let total = view.total(options.measure);
@@ -138,8 +144,8 @@ impl<'v, 'a> Details<'v, 'a> {
             .iter()
             .map(|step| {
                 let blocks: Vec<u32> = step.blocks.iter().map(|b| b.0).collect();
-                let class = step.turns.last().map_or("", |t| turn_css_class(t.kind));
-                json!([self.place_index(&step.chain), blocks, words::format_turns(&step.turns), class])
+                let class = step.turns.last().map_or("", |t| branch_css_class(t.kind));
+                json!([self.index_of_place(&step.chain), blocks, words::format_taken_branches(&step.turns), class])
             })
             .collect();
         let edges = path.path.iter().filter_map(|e| match self.function.dag.edge(*e).origin {
@@ -155,13 +161,13 @@ impl<'v, 'a> Details<'v, 'a> {
     }
 
     /// Returns the index of a line in `places`, and adds the line if necessary; -1 if the line is unknown.
-    fn place_index(&mut self, chain: &[SourcePosition]) -> i64 {
+    fn index_of_place(&mut self, chain: &[SourcePosition]) -> i64 {
         let Some(at) = chain.last() else { return -1 };
         let key = chain.iter().map(|p| (p.scope, p.file, p.line)).collect();
         if let Some(&known) = self.known.get(&key) {
             return known as i64;
         }
-        let map = self.function.units_map();
+        let map = self.function.unit_map();
         let calls: Vec<Value> = chain[1..]
             .iter()
             .zip(chain)
@@ -188,7 +194,7 @@ impl<'v, 'a> Details<'v, 'a> {
     }
 }
 
-fn turn_css_class(kind: EdgeKind) -> &'static str {
+fn branch_css_class(kind: EdgeKind) -> &'static str {
     match kind {
         EdgeKind::True | EdgeKind::False => "direction",
         EdgeKind::Unwind => "throws",
@@ -197,7 +203,7 @@ fn turn_css_class(kind: EdgeKind) -> &'static str {
 }
 
 fn blocks_json(function: &Function) -> Vec<Value> {
-    let map = function.units_map();
+    let map = function.unit_map();
     let describe = |(at, block): (usize, &trodden_unit::UnitBlock)| {
         let lines = dot::block_lines(map, block);
         json!([number(function.paths.blocks[at]), block.instructions, lines, first_line(function, Node(at as u32))])

@@ -18,7 +18,7 @@ use trodden_unit::{FunctionMap, InstrumentedImage, Skipped, UnitCache, UnitMap, 
 
 const SCHEMA_VERSION: u32 = 3;
 /// Maximum number of list entries shown as text. JSON has all entries.
-const MAX_SHOWN: usize = 12;
+const MAX_SHOWN_LIST_ENTRIES: usize = 12;
 
 /// Summary of an instrumented image.
 #[derive(Debug, Default, Serialize)]
@@ -176,7 +176,7 @@ impl ImageSummary {
     }
 
     fn write(&self, out: &mut String) -> fmt::Result {
-        let shown = MAX_SHOWN;
+        let shown = MAX_SHOWN_LIST_ENTRIES;
         writeln!(out, "{}", escape::escape_line(&self.path))?;
         writeln!(out, "  image      {}", self.image)?;
         writeln!(out, "  build id   {}", self.build_id.as_deref().unwrap_or("none"))?;

@@ -1,7 +1,7 @@
 //! Sections for reports and advice that summarise a recorded stream: paths across loop iterations, paths of the last branches, and phases.
 //!
 //! Only the thread with the most events is analysed. To count iterations, the compressed sequence is expanded, so only its first
-//! [`MAX_SYMBOLS`] symbols are used.
+//! [`MAX_ANALYSED_SYMBOLS`] symbols are used.
 
 use super::phases_page::{escape_html, render_strips};
 use super::source_lines::write_sources;
@@ -26,11 +26,11 @@ use trodden_text::words::reasons;
 const ITERATIONS_PER_PATH: usize = 4;
 /// Number of branches in a path that consists of the last branches before some point.
 const BRANCHES_PER_PATH: usize = 4;
-const MAX_SHOWN: usize = 5;
+const MAX_SHOWN_PATTERNS: usize = 5;
 /// A pattern is reported only if at least this percentage of the paths across iterations that contain a part of the pattern repeat it.
-const MIN_PERCENT: f64 = 90.0;
+const MIN_REPETITION_PERCENT: f64 = 90.0;
 /// Maximum number of symbols of a sequence in which iterations are counted.
-const MAX_SYMBOLS: u64 = 20_000_000;
+const MAX_ANALYSED_SYMBOLS: u64 = 20_000_000;
 const MAX_PHASES: usize = 10;
 
 /// The compressed event sequence of the thread with the most events in a run.
@@ -72,7 +72,12 @@ fn open_busiest_thread(wanted: &str, logs: &[PathBuf], folders: &Folders) -> Res
 
 impl BusiestThread {
     fn iteration_query(&self) -> IterationQuery {
-        IterationQuery { iterations: ITERATIONS_PER_PATH, share: MIN_PERCENT, top: MAX_SHOWN, max_symbols: MAX_SYMBOLS }
+        IterationQuery {
+            iterations: ITERATIONS_PER_PATH,
+            share: MIN_REPETITION_PERCENT,
+            top: MAX_SHOWN_PATTERNS,
+            max_symbols: MAX_ANALYSED_SYMBOLS,
+        }
     }
 
     /// Returns all patterns of repeated loop iterations.
@@ -83,13 +88,16 @@ impl BusiestThread {
     fn heading(&self) -> String {
         let length = self.opened.grammar.len();
         let of = if self.threads > 1 { format!(" of thread {} of {}", self.number, self.threads) } else { String::new() };
-        let part =
-            if length > MAX_SYMBOLS { format!("; iterations of the first {} only", count(MAX_SYMBOLS.into())) } else { String::new() };
+        let part = if length > MAX_ANALYSED_SYMBOLS {
+            format!("; iterations of the first {} only", count(MAX_ANALYSED_SYMBOLS.into()))
+        } else {
+            String::new()
+        };
         format!("sequence{of}: {}{part}", plural(length.into(), "event", "events"))
     }
 
     fn find_branch_paths(&self) -> Option<BranchPathDocument> {
-        last_branches(&self.opened, BRANCHES_PER_PATH, MAX_SHOWN, MAX_SYMBOLS).ok()
+        last_branches(&self.opened, BRANCHES_PER_PATH, MAX_SHOWN_PATTERNS, MAX_ANALYSED_SYMBOLS).ok()
     }
 
     /// Writes paths across iterations, and paths of the last branches, as text.
@@ -111,9 +119,9 @@ impl BusiestThread {
             "thread": self.number,
             "threads": self.threads,
             "events": self.opened.grammar.len(),
-            "events_examined": self.opened.grammar.len().min(MAX_SYMBOLS),
+            "events_examined": self.opened.grammar.len().min(MAX_ANALYSED_SYMBOLS),
             "iterations": iteration_document(&self.opened, whole)?,
-            "last_branches": last_branches(&self.opened, BRANCHES_PER_PATH, 0, MAX_SYMBOLS).ok(),
+            "last_branches": last_branches(&self.opened, BRANCHES_PER_PATH, 0, MAX_ANALYSED_SYMBOLS).ok(),
             "phases": phase_document(&self.opened, MAX_PHASES)?,
         }))
     }

@@ -1,6 +1,6 @@
 //! Describes a recorded stream's events: functions by name, paths by their lines, and calls by their position.
 
-use crate::path_listing::{EndOfPath, PathListing};
+use crate::path_listing::{PathListing, ShownPathEnd};
 use crate::view::{Function, file_of, inline_chain};
 use crate::{Name, SourceCache, View, words};
 use std::cell::RefCell;
@@ -89,9 +89,9 @@ impl<'a> EventNames<'a> {
     pub fn describe_path(&self, counter: u32) -> String {
         let Some(listing) = self.listing(counter) else { return format!("path of counter {counter}") };
         let ends = match listing.ends {
-            EndOfPath::Call { lines: Some((first, last)), .. } if first == last => format!("call in line {first}"),
-            EndOfPath::Call { lines: Some((first, last)), .. } => format!("call in lines {first}-{last}"),
-            EndOfPath::Call { .. } => "call".into(),
+            ShownPathEnd::Call { lines: Some((first, last)), .. } if first == last => format!("call in line {first}"),
+            ShownPathEnd::Call { lines: Some((first, last)), .. } => format!("call in lines {first}-{last}"),
+            ShownPathEnd::Call { .. } => "call".into(),
             ref ends => words::describe_end(ends),
         };
         format!("{}: {ends}", listing.outline(MAX_OUTLINE_LINES))
@@ -99,7 +99,7 @@ impl<'a> EventNames<'a> {
 
     /// Returns the lines of the block in which an event's path ends or reaches a call. Lines of inlined code are replaced by the line of
     /// the call.
-    pub fn lines_of_end(&self, counter: u32) -> Vec<SourceLine> {
+    pub fn lines_at_path_end(&self, counter: u32) -> Vec<SourceLine> {
         let Some((place, walk)) = self.places.decode(counter) else { return Vec::new() };
         let (unit, function) = (self.places.unit(place), self.places.function(place));
         let Some(block) = walk.blocks.last().and_then(|b| function.blocks.get(b.index())) else { return Vec::new() };
@@ -125,7 +125,7 @@ impl<'a> EventNames<'a> {
     }
 
     /// Returns the word for an event's kind, given the role of the event's path.
-    pub fn kind_name(&self, role: PathRole) -> &'static str {
+    pub fn role_name(&self, role: PathRole) -> &'static str {
         match role {
             PathRole::Call => "call",
             PathRole::Continues => "path",

@@ -23,7 +23,7 @@ const MAX_SOURCE_LINES: usize = 6;
 
 /// The last events and the active frames of each thread. Serialising this value yields the JSON report.
 #[derive(Serialize)]
-pub struct LastReport {
+pub struct LastEventsReport {
     schema_version: u32,
     streams: Vec<StreamReport>,
 }
@@ -73,8 +73,8 @@ struct EventReport {
     path: Option<String>,
 }
 
-/// Parameters of [`LastReport::read`].
-pub struct LastReportRequest<'a> {
+/// Parameters of [`LastEventsReport::read`].
+pub struct LastEventsRequest<'a> {
     /// Stream files, or folders with stream files.
     pub files: &'a [PathBuf],
     /// Maximum number of events per thread; 0 shows all.
@@ -85,10 +85,10 @@ pub struct LastReportRequest<'a> {
     pub source: &'a [PathBuf],
 }
 
-impl LastReport {
+impl LastEventsReport {
     /// Reads the last events and active frames from stream files. Fails if no stream files are given, if they cannot be read, or if none of
     /// them belongs to the core file's process.
-    pub fn read(request: &LastReportRequest, folders: &Folders) -> Result<LastReport> {
+    pub fn read(request: &LastEventsRequest, folders: &Folders) -> Result<LastEventsReport> {
         let mut streams = Vec::new();
         for path in request.files {
             match path.is_dir() {
@@ -96,7 +96,7 @@ impl LastReport {
                 false => streams.push(path.clone()),
             }
         }
-        let mut report = LastReport { schema_version: SCHEMA_VERSION, streams: Vec::new() };
+        let mut report = LastEventsReport { schema_version: SCHEMA_VERSION, streams: Vec::new() };
         let mut core = request.core.map(CoreThreads::read).transpose()?;
         for file in streams {
             let stream = LiveStream::open(&file, false)?;
@@ -127,7 +127,7 @@ impl LastReport {
 }
 
 /// Fails if a core file was given that belongs to none of the recorded processes.
-fn check_core(request: &LastReportRequest, core: Option<&CoreThreads>, report: &LastReport) -> Result<()> {
+fn check_core(request: &LastEventsRequest, core: Option<&CoreThreads>, report: &LastEventsReport) -> Result<()> {
     let (Some(core), Some(file)) = (core, request.core) else { return Ok(()) };
     let recorded = report.streams.iter().flat_map(|s| &s.threads).any(|t| t.stopped.is_some());
     let threads: Vec<String> = core.threads().map(|t| t.to_string()).collect();
@@ -142,7 +142,7 @@ fn check_core(request: &LastReportRequest, core: Option<&CoreThreads>, report: &
 
 fn stream_report(
     stream: &LiveStream,
-    request: &LastReportRequest,
+    request: &LastEventsRequest,
     mut core: Option<&mut CoreThreads>,
     folders: &Folders,
 ) -> Result<StreamReport> {
@@ -152,7 +152,7 @@ fn stream_report(
     let sources = SourceCache::new(&provider);
     let event_names = EventNames::new(stream.header(), &maps, &view, &sources);
     let mut report_thread = |thread: &LiveThread| {
-        let stopped = core.as_mut().and_then(|core| core.stopped(thread.key.thread, &sources));
+        let stopped = core.as_mut().and_then(|core| core.find_stop_position(thread.key.thread, &sources));
         let unfinished = stopped.as_ref().and_then(|stopped| find_unfinished(thread, &event_names, stopped));
         ThreadReport { stopped, unfinished, ..thread_report(thread, &event_names, request.paths) }
     };
@@ -194,7 +194,7 @@ fn frame_report(slot: Event, event_names: &EventNames) -> Option<FrameReport> {
             Some(FrameReport {
                 function: event_names.function_name(function),
                 path,
-                lines: event_names.lines_of_end(counter),
+                lines: event_names.lines_at_path_end(counter),
                 at_call: true,
             })
         }
@@ -219,7 +219,7 @@ fn event_report(step: NestingStep, depth: usize, event_names: &EventNames) -> Op
             let (function, _) = event_names.places.path(counter)?;
             Some(EventReport {
                 depth: depth - 1,
-                kind: event_names.kind_name(role),
+                kind: event_names.role_name(role),
                 function: event_names.function_name(function),
                 path: Some(event_names.describe_path(counter)),
             })
@@ -236,7 +236,7 @@ fn write_thread(thread: &ThreadReport, out: &mut String) {
     let frames = plural(thread.frames.len() as u128, "live frame", "live frames");
     let _ = writeln!(out, "\nthread {} of process {}: {frames}", thread.thread, thread.process);
     if let Some(stopped) = &thread.stopped {
-        write_stopped(stopped, out);
+        write_stop_position(stopped, out);
     }
     if let Some(UnfinishedPathReport { function, path, paths }) = &thread.unfinished {
         let _ = match paths {
@@ -276,7 +276,7 @@ fn write_thread(thread: &ThreadReport, out: &mut String) {
     }
 }
 
-fn write_stopped(stopped: &StopPosition, out: &mut String) {
+fn write_stop_position(stopped: &StopPosition, out: &mut String) {
     let function = stopped.function.as_deref().unwrap_or("code without a name");
     let image = stopped.image.as_ref().and_then(|i| i.file_name()).map_or(String::new(), |name| format!(" of {}", name.to_string_lossy()));
     let _ = writeln!(out, "  stopped in {function}{image}, instruction 0x{:x}", stopped.address);

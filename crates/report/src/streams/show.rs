@@ -55,7 +55,7 @@ pub fn write_events(run: &str, range: &ShownEvents, folders: &Folders, out: &mut
     let sources = SourceCache::new(&provider);
     let event_names = EventNames::new(log.header(), &maps, &view, &sources);
     // The frames that are active at the first event are computed from the grammar, without expanding it.
-    let grammar = with_return_events(&log.grammar(thread)?)?;
+    let grammar = insert_return_events(&log.grammar(thread)?)?;
     let effect = |symbol| Symbol::from_number(symbol).map(Symbol::effect).unwrap_or_default();
     let live = Frames::from_frame_effects(&grammar, effect).open_calls(range.from);
     let counters = live.into_iter().filter_map(Symbol::from_number).filter_map(|symbol| match symbol {
@@ -90,7 +90,7 @@ pub fn write_events(run: &str, range: &ShownEvents, folders: &Folders, out: &mut
 
 /// Inserts return events, so that events have the same numbers as in `trodden find --events`. A path that leaves its frame is followed by
 /// one return event, and an unwinding is replaced by one for each frame.
-fn with_return_events(stored: &Grammar) -> Result<Grammar> {
+fn insert_return_events(stored: &Grammar) -> Result<Grammar> {
     /// Represents a return. No stream symbol has this number.
     const RETURN: u64 = u64::MAX;
     let numbered = stored.substituted(|number| match Symbol::from_number(number) {
@@ -132,7 +132,7 @@ fn shown_event(event_names: &EventNames, number: u64, step: NestingStep, live: u
             let function = event_names.places.path(counter).map(|(place, _)| event_names.function_name(place));
             let path = function.as_ref().zip(event_names.path_number(counter)).map(|(function, number)| format!("{function}:{number}"));
             ShownEvent {
-                kind: event_names.kind_name(role),
+                kind: event_names.role_name(role),
                 depth,
                 function,
                 path,

@@ -35,7 +35,7 @@ impl CoreThreads {
     }
 
     /// Returns where a thread stopped; `None` if the thread is not in the core file.
-    pub fn stopped(&mut self, thread: u32, sources: &SourceCache) -> Option<StopPosition> {
+    pub fn find_stop_position(&mut self, thread: u32, sources: &SourceCache) -> Option<StopPosition> {
         let at = self.file.threads.iter().find(|t| t.thread == thread)?.address;
         let Some(part) = self.file.file_at(at) else {
             return Some(StopPosition { address: at, ..StopPosition::default() });

@@ -6,7 +6,7 @@
 //! measures the lengths of calls, and a second pass collects what is shown, so that memory is proportional to the shown data and the depth
 //! of calls.
 
-use crate::Sources;
+use crate::SourceProvider;
 use crate::words::plural;
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -21,24 +21,24 @@ const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
 const SCRIPT: &str = include_str!("page/page.js");
 /// Maximum number of calls shown individually. Shorter calls are merged with their neighbours.
-const MAX_CALLS: usize = 100_000;
+const MAX_CALLS_ON_PAGE: usize = 100_000;
 /// Maximum number of steps in the page. A step is a block, or the start or end of a call. Longer traces are not shown block by block.
-const MAX_STEPS: u64 = 600_000;
+const MAX_STEPS_ON_PAGE: u64 = 600_000;
 /// Maximum number of instructions in the page. The instructions of the least executed functions are omitted.
 const MAX_INSTRUCTIONS: usize = 60_000;
 const MAX_LINES: usize = 30_000;
 const CONTEXT_LINES: u32 = 3;
 /// The step that starts a call. Non-negative steps are block numbers.
-const CALL_BEGIN: i64 = -1;
+const CALL_BEGIN_STEP: i64 = -1;
 /// The step that ends a call.
-const CALL_END: i64 = -2;
+const CALL_END_STEP: i64 = -2;
 
 /// Writes the page. `files` contains the traced binaries, whose machine code is shown, or the reason why they cannot be read.
-pub fn page(trace: &TraceFile, filter: &TraceFilter, files: &Result<TracedFiles>, sources: &Sources) -> Result<String> {
+pub fn page(trace: &TraceFile, filter: &TraceFilter, files: &Result<TracedFiles>, sources: &SourceProvider) -> Result<String> {
     let threads: Vec<ThreadNumber> = filter.threads(trace).collect();
-    let lengths = CallLengths::new(trace, &threads, filter)?;
-    let shortest = lengths.find_min_length(MAX_CALLS);
-    let with_steps = lengths.steps <= MAX_STEPS;
+    let lengths = CallLengthHistogram::new(trace, &threads, filter)?;
+    let shortest = lengths.min_length_for_call_count(MAX_CALLS_ON_PAGE);
+    let with_steps = lengths.steps <= MAX_STEPS_ON_PAGE;
     let mut executed = vec![0u64; trace.description().blocks.len()];
     let mut shown = Vec::new();
     for thread in threads {
@@ -71,13 +71,13 @@ pub fn page(trace: &TraceFile, filter: &TraceFilter, files: &Result<TracedFiles>
 }
 
 /// A logarithmic histogram of the lengths of calls.
-struct CallLengths {
+struct CallLengthHistogram {
     /// The number of calls whose length has `i` bits, for each `i`.
     by_bits: [u64; 65],
     steps: u64,
 }
 
-impl CallLengths {
+impl CallLengthHistogram {
     fn new(trace: &TraceFile, threads: &[ThreadNumber], filter: &TraceFilter) -> Result<Self> {
         let mut lengths = Self { by_bits: [0; 65], steps: 0 };
         for thread in threads {
@@ -99,7 +99,7 @@ impl CallLengths {
     }
 
     /// Returns the smallest length (a power of two, or 0) such that at most `max_calls` calls have at least that length.
-    fn find_min_length(&self, max_calls: usize) -> u64 {
+    fn min_length_for_call_count(&self, max_calls: usize) -> u64 {
         let mut calls = 0;
         for bits in (0..self.by_bits.len()).rev() {
             calls += self.by_bits[bits];
@@ -139,8 +139,8 @@ impl PageCalls {
     fn add(&mut self, step: CallStep, number: u64) {
         if self.with_steps {
             self.steps.push(match step {
-                CallStep::Open(_) => CALL_BEGIN,
-                CallStep::Close => CALL_END,
+                CallStep::Open(_) => CALL_BEGIN_STEP,
+                CallStep::Close => CALL_END_STEP,
                 CallStep::Block(block) => i64::from(block.0),
             });
         }
@@ -267,7 +267,7 @@ fn disassemble(files: &TracedFiles, trace: &TraceFile, block: TraceBlock) -> Vec
 }
 
 /// Returns the source lines of executed functions with a few lines of context, by file; null for a file that cannot be read.
-fn source_json(trace: &TraceFile, sources: &Sources, executed: &[u64]) -> Value {
+fn source_json(trace: &TraceFile, sources: &SourceProvider, executed: &[u64]) -> Value {
     let about = trace.description();
     let is_executed = executed_functions(trace, executed);
     let mut near: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
@@ -316,9 +316,14 @@ mod tests {
     fn minimum_length_limits_the_number_of_calls() {
         let mut by_bits = [0; 65];
         (by_bits[1], by_bits[3], by_bits[9]) = (1000, 50, 7);
-        let lengths = CallLengths { by_bits, steps: 0 };
+        let lengths = CallLengthHistogram { by_bits, steps: 0 };
         assert_eq!(
-            (lengths.find_min_length(2000), lengths.find_min_length(60), lengths.find_min_length(20), lengths.find_min_length(3)),
+            (
+                lengths.min_length_for_call_count(2000),
+                lengths.min_length_for_call_count(60),
+                lengths.min_length_for_call_count(20),
+                lengths.min_length_for_call_count(3)
+            ),
             (0, 2, 8, 512)
         );
     }

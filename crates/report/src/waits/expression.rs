@@ -15,7 +15,7 @@ use trodden_waits_file::summary::WaitSummary;
 const MAX_TERMS: usize = 12;
 
 /// A term's name, and its time in nanoseconds.
-type Term = (String, i128);
+type NamedTime = (String, i128);
 
 /// Formats the formula of a class of waits. `first` is the first wait in the class, which represents it.
 pub fn representative_formula(summary: &WaitSummary, first: &Representative) -> String {
@@ -44,7 +44,7 @@ pub fn write(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Res
         )?;
         let first = names.format_formula(&wait.first);
         writeln!(out, "       {first}")?;
-        let replaced: Vec<usize> = list_waits_in(&wait.first);
+        let replaced: Vec<usize> = waits_in_expression(&wait.first);
         for other in &replaced {
             writeln!(out, "       where {} = {}", names.wait_name(*other), names.format_formula(&waits[*other].expanded))?;
         }
@@ -92,7 +92,7 @@ fn describe_class(waits: &[ExpandedWait], number: usize) -> String {
     }
 }
 
-fn list_waits_in(expression: &WaitExpression) -> Vec<usize> {
+fn waits_in_expression(expression: &WaitExpression) -> Vec<usize> {
     let mut seen = HashSet::new();
     let parts = expression.plus.iter().chain(&expression.minus);
     let waits = parts.filter_map(|(part, _)| if let PathPart::Wait(number) = part { Some(*number) } else { None });
@@ -156,7 +156,7 @@ impl<'a> ExpressionNames<'a> {
     }
 
     /// Returns the named terms of both paths. If a name occurs in several threads or processes, its location is appended.
-    fn build_terms(&self, expression: &WaitExpression) -> [Vec<Term>; 2] {
+    fn build_terms(&self, expression: &WaitExpression) -> [Vec<NamedTime>; 2] {
         let steps = &self.summary.replayed.outcome.steps;
         let mut locations: HashMap<String, HashSet<_>> = HashMap::new();
         for (part, _) in expression.plus.iter().chain(&expression.minus) {
@@ -175,7 +175,7 @@ impl<'a> ExpressionNames<'a> {
             }
         };
         [&expression.plus, &expression.minus].map(|path| {
-            let mut terms: Vec<Term> = Vec::new();
+            let mut terms: Vec<NamedTime> = Vec::new();
             for (part, ns) in path {
                 let name = name(part);
                 match terms.iter_mut().find(|term| term.0 == name) {
@@ -206,7 +206,7 @@ fn call_name(summary: &WaitSummary, site: trodden_waits::CodeId) -> String {
 
 /// Formats a path as a sum, or as 0 if it is empty. The sum is in brackets if it has several terms or starts with a minus. Terms beyond
 /// [`MAX_TERMS`] are not listed but counted.
-fn format_sum(terms: &[Term], word: impl Fn(&Term) -> String) -> String {
+fn format_sum(terms: &[NamedTime], word: impl Fn(&NamedTime) -> String) -> String {
     let mut sum = String::new();
     for (index, term) in terms.iter().take(MAX_TERMS).enumerate() {
         let sign = match (index, term.1 < 0) {

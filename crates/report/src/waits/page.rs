@@ -2,7 +2,7 @@
 //! waiting time that each line causes, and a timeline.
 
 use super::{json, text};
-use crate::Sources;
+use crate::SourceProvider;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_waits_file::summary::WaitSummary;
@@ -15,7 +15,7 @@ const CONTEXT_LINES: u32 = 8;
 const MAX_LINES: usize = 4000;
 
 /// Writes the page.
-pub fn page(summary: &WaitSummary, title: &str, sources: &Sources) -> String {
+pub fn page(summary: &WaitSummary, title: &str, sources: &SourceProvider) -> String {
     let mut data = json::wait_report(summary);
     data["timeline"] = timeline_json(summary);
     data["source"] = source_json(summary, sources);
@@ -43,7 +43,7 @@ fn timeline_json(summary: &WaitSummary) -> Value {
 }
 
 /// Returns the source lines that cause waits, with a few lines of context, by file.
-fn source_json(summary: &WaitSummary, sources: &Sources) -> Value {
+fn source_json(summary: &WaitSummary, sources: &SourceProvider) -> Value {
     let mut files: BTreeMap<&str, BTreeMap<u32, u64>> = BTreeMap::new();
     for (file, line, ns) in &summary.lines {
         *files.entry(file).or_default().entry(*line).or_default() += ns;

@@ -3,7 +3,7 @@
 //!
 //! If `TRODDEN_SCREENSHOTS=FOLDER` is set, the tests write screenshots to that folder.
 
-use crate::support::demo::{HOSTILE, demo, sources};
+use crate::support::demo::{HOSTILE_NAME, demo, sources};
 use crate::support::webdriver::Browser;
 use crate::support::{FunctionBuilder, UnitBuilder, profile};
 use serde_json::{Value, json};
@@ -156,7 +156,7 @@ fn nodes_do_not_overlap(browser: &Browser) {
 
 fn markup_in_names_is_shown_as_text(browser: &Browser) {
     browser.eval("[...document.querySelectorAll('.fn')].find((e) => e.textContent.includes('</script>')).click()");
-    let shown = HOSTILE.replace('\u{1b}', "\u{fffd}");
+    let shown = HOSTILE_NAME.replace('\u{1b}', "\u{fffd}");
     assert_eq!(texts(browser, "#head h2"), [shown]);
     assert_eq!(browser.eval("return document.images.length"), 0);
     assert_eq!(browser.title(), "Paths of demo");

@@ -15,7 +15,7 @@ use trodden_analysis::advise::AdviceKind;
 use trodden_analysis::sequences::IterationPattern;
 use trodden_driver::properties::{self, KnownProperties};
 use trodden_report::advice::{AdviceSelection, json, sarif, text};
-use trodden_report::sarif::append;
+use trodden_report::sarif::append_sarif_log;
 use trodden_report::sequences::in_report;
 use trodden_report::{Function, SourceCache, View};
 use trodden_stored::named;

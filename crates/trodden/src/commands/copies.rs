@@ -26,7 +26,7 @@ use trodden_launch::alive::{ALIVE_VARIABLE, end_with_launcher};
 use trodden_partition::PartitionStrategy;
 use trodden_profile::copies::CopyMeasurements;
 use trodden_recording::copies::{self, CopyContext, CopyInput, CopyJob, CopyOptions, DividedCounts};
-use trodden_report::copies::{self as report, CostLine};
+use trodden_report::copies::{self as report, CostReportLine};
 
 /// How long to wait for the end of standard input before printing a note.
 const STDIN_NOTE_DELAY: Duration = Duration::from_secs(1);
@@ -179,8 +179,8 @@ fn report_copy_costs(options: &RecordCopiesArguments, measurements: &CopyMeasure
     costs.diverged = differences.to_vec();
     for line in report::lines(&costs) {
         match line {
-            CostLine::Note(text) => note(text),
-            CostLine::Warning(text) => warn(text),
+            CostReportLine::Note(text) => note(text),
+            CostReportLine::Warning(text) => warn(text),
         }
     }
     let Some(path) = &options.choices.costs else { return Ok(()) };

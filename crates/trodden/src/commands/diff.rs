@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use std::process::ExitCode;
 use trodden_profile::{DiffOptions, diff};
 use trodden_report::difference::lines::{self, LineDifference};
-use trodden_report::input_kind::{InputKind, utf8_name};
+use trodden_report::input_kind::{InputKind, require_utf8_name};
 use trodden_report::{View, difference};
 use trodden_stored::named;
 
@@ -23,8 +23,8 @@ pub fn run(job: &DiffArguments) -> Result<ExitCode> {
     ensure!(
         before == after,
         "cannot compare {} with {}: {} is {0}, and {} is {1}. Name two files of the same kind",
-        before.phrase(),
-        after.phrase(),
+        before.noun_phrase(),
+        after.noun_phrase(),
         job.before.display(),
         job.after.display()
     );
@@ -39,7 +39,7 @@ fn diff_profiles(job: &DiffArguments) -> Result<ExitCode> {
     InputKind::Profile.reject_options(&[("--ignore", !job.ignore.is_empty()), ("--thread", job.thread.is_some())])?;
     let min_change = job.min_change.unwrap_or(0.0);
     ensure!((0.0..=100.0).contains(&min_change), "--min-change must be between 0 and 100 percentage points");
-    let names = (utf8_name(&job.before)?, utf8_name(&job.after)?);
+    let names = (require_utf8_name(&job.before)?, require_utf8_name(&job.after)?);
     let (before, after) = (named::load(names.0)?, named::load(names.1)?);
     let options = DiffOptions {
         across_builds: job.across_builds,

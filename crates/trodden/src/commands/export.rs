@@ -17,10 +17,10 @@ use trodden_analysis::residual::build_known_file;
 use trodden_coverage::{FilePatterns, is_mapped};
 use trodden_driver::profdata;
 use trodden_report::html::{self, HtmlOptions};
-use trodden_report::input_kind::{InputKind, utf8_name};
+use trodden_report::input_kind::{InputKind, require_utf8_name};
 use trodden_report::source_files::locate;
 use trodden_report::view::MappedLines;
-use trodden_report::{PathMeasure, Selection, SourceCache, View, events, folded, json, lcov, pprof};
+use trodden_report::{PathMeasure, PathSelection, SourceCache, View, events, folded, json, lcov, pprof};
 use trodden_stored::named;
 
 pub fn run(job: &ExportArguments) -> Result<ExitCode> {
@@ -32,7 +32,7 @@ pub fn run(job: &ExportArguments) -> Result<ExitCode> {
         other => return Err(other.not_accepted_error(&job.file, "export")),
     };
     let names = || formats.iter().map(|format| word(*format)).collect::<Vec<_>>().join(", ");
-    ensure!(formats.contains(&job.format), "cannot export {} as `{}`: use one of {}", kind.phrase(), word(job.format), names());
+    ensure!(formats.contains(&job.format), "cannot export {} as `{}`: use one of {}", kind.noun_phrase(), word(job.format), names());
     if kind != InputKind::Trace {
         kind.reject_options(&[("--ignore", !job.ignore.is_empty()), ("--thread", job.thread.is_some())])?;
     }
@@ -96,11 +96,11 @@ fn reject_binary_output_to_terminal(job: &ExportArguments) -> Result<()> {
 fn export_profile(job: &ExportArguments) -> Result<ExitCode> {
     reject_options_of_other_formats(job)?;
     reject_binary_output_to_terminal(job)?;
-    let profile = named::load(utf8_name(&job.file)?)?;
+    let profile = named::load(require_utf8_name(&job.file)?)?;
     let view = if job.format == ExportFormat::Html { create_view(&profile) } else { View::from_profile(&profile) };
     let provider = read_project_or_toolchain_source(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
-    let selection = Selection {
+    let selection = PathSelection {
         function: job.function.clone(),
         measure: job.measure.unwrap_or(PathMeasure::Instructions),
         top: usize::MAX,
@@ -139,7 +139,7 @@ fn coverage_file_selection(job: &ExportArguments) -> CoverageFileSelection {
 }
 
 /// Renders a tracefile of those selected source files that exist.
-fn render_lcov_tracefile(job: &ExportArguments, view: &View, selection: &Selection) -> Result<String> {
+fn render_lcov_tracefile(job: &ExportArguments, view: &View, selection: &PathSelection) -> Result<String> {
     let is_all = |pattern: &String| pattern == ALL_SOURCE_FILES_PATTERN;
     let include: Vec<String> = if job.include.iter().any(is_all) { Vec::new() } else { job.include.clone() };
     let files = FilePatterns::new(&include, &job.exclude, job.relative_to.as_deref())?;

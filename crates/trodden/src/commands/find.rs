@@ -10,8 +10,8 @@ use crate::surroundings::source_folders;
 use anyhow::{Result, bail};
 use std::process::ExitCode;
 use trodden_analysis::expression::PathExpression;
-use trodden_report::found::{FoundAnswer, FoundPaths};
-use trodden_report::input_kind::{InputKind, utf8_name};
+use trodden_report::found::{ExpressionAnswer, ExpressionMatches};
+use trodden_report::input_kind::{InputKind, require_utf8_name};
 use trodden_report::{SourceCache, View};
 use trodden_stored::named;
 
@@ -32,7 +32,7 @@ pub fn run(job: &FindArguments, color: Color) -> Result<ExitCode> {
         kind if job.events => sequences::find(job, kind),
         InputKind::Profile => find_in_profile(job, color),
         kind @ (InputKind::StreamLogs | InputKind::EventText) => {
-            bail!("{} is {}. To find a sequence of events in it, add --events", job.file.display(), kind.phrase())
+            bail!("{} is {}. To find a sequence of events in it, add --events", job.file.display(), kind.noun_phrase())
         }
         other => Err(other.not_accepted_error(&job.file, "find")),
     }
@@ -41,24 +41,24 @@ pub fn run(job: &FindArguments, color: Color) -> Result<ExitCode> {
 fn find_in_profile(job: &FindArguments, color: Color) -> Result<ExitCode> {
     InputKind::Profile.reject_options(&[("--thread", job.thread.is_some())])?;
     let expression: PathExpression = job.expression.parse()?;
-    let profile = named::load(utf8_name(&job.file)?)?;
+    let profile = named::load(require_utf8_name(&job.file)?)?;
     let view = View::from_profile(&profile);
     let provider = rust_sources::read_project_or_toolchain_source(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
-    let found = FoundPaths::new(&expression, &job.expression, &view)?;
+    let found = ExpressionMatches::new(&expression, &job.expression, &view)?;
     let top = output::max_results(job.top, job.json);
     let text = || Ok(found.text(&sources, &output::text_options(color, output::DEFAULT_STEPS), top));
     output::print_result(job.json, || output::json_text(&found.json(top)), text)?;
     let undecided = found.undecided_functions();
     if !undecided.is_empty() {
-        let what = if found.answer() == FoundAnswer::Unknown { "a path may match" } else { "more paths may match" };
+        let what = if found.answer() == ExpressionAnswer::Unknown { "a path may match" } else { "more paths may match" };
         note(format_args!(
             "paths of {} are cut into pieces that were counted separately, so {what}. {CUT_EDGE_ADVICE}",
             quote_first_of_names(&undecided)
         ));
     }
-    let incomplete = found.incompletely_counted();
-    if found.answer() == FoundAnswer::Unknown && !incomplete.is_empty() {
+    let incomplete = found.incompletely_counted_functions();
+    if found.answer() == ExpressionAnswer::Unknown && !incomplete.is_empty() {
         note(format_args!(
             "some executions of {} were not counted, and these may match. Record a build that counts all paths",
             quote_first_of_names(&incomplete)
@@ -67,9 +67,9 @@ fn find_in_profile(job: &FindArguments, color: Color) -> Result<ExitCode> {
     remarks::warn_of_inexact_counts(&profile);
     remarks::warn_of_missing_sources(&view, &sources);
     Ok(match found.answer() {
-        FoundAnswer::Unknown => ExitCode::from(UNKNOWN_EXIT_STATUS),
-        FoundAnswer::Yes if job.fail => ExitCode::from(FOUND_EXIT_STATUS),
-        FoundAnswer::Yes | FoundAnswer::No => ExitCode::SUCCESS,
+        ExpressionAnswer::Unknown => ExitCode::from(UNKNOWN_EXIT_STATUS),
+        ExpressionAnswer::Yes if job.fail => ExitCode::from(FOUND_EXIT_STATUS),
+        ExpressionAnswer::Yes | ExpressionAnswer::No => ExitCode::SUCCESS,
     })
 }
 

@@ -28,7 +28,7 @@ use trodden_recording::copies::distribute::{self, DistributedOptions};
 use trodden_recording::new_run;
 use trodden_report::field_rows::FieldTable;
 use trodden_report::select::limit;
-use trodden_report::users::{TakenPath, TakenPaths, Tomography, profile_without_counts, users_json, users_text};
+use trodden_report::users::{CopyReportSummary, PathTakenByUsers, PathsTakenByUsers, profile_without_counts, users_json, users_text};
 use trodden_report::words::plural;
 use trodden_report::{SourceCache, View};
 
@@ -164,7 +164,7 @@ fn aggregate_reports(job: &FleetAggregateArguments, color: Color) -> Result<Exit
     };
     let tomography = copies
         .zip(sums.reporting.as_ref())
-        .map(|(functions, reporting)| Tomography::new(job.population, functions, reporting))
+        .map(|(functions, reporting)| CopyReportSummary::new(job.population, functions, reporting))
         .transpose()?;
     print_aggregate(job, color, &sums, tomography.as_ref(), &mut maps)?;
     if sums.unmatched > 0 {
@@ -201,13 +201,13 @@ fn print_aggregate(
     job: &FleetAggregateArguments,
     color: Color,
     sums: &FieldAggregate,
-    tomography: Option<&Tomography>,
+    tomography: Option<&CopyReportSummary>,
     maps: &mut UnitMaps,
 ) -> Result<()> {
     let (profile, missing) = profile_without_counts(&sums.top, maps);
     let view = View::from_profile(&profile);
-    let taken: Vec<TakenPath> = sums.top.iter().map(|path| TakenPath::new(path, tomography)).collect();
-    let all = TakenPaths { taken: &taken, reports: sums.reports, paths: sums.paths, tomography };
+    let taken: Vec<PathTakenByUsers> = sums.top.iter().map(|path| PathTakenByUsers::new(path, tomography)).collect();
+    let all = PathsTakenByUsers { taken: &taken, reports: sums.reports, paths: sums.paths, tomography };
     let provider = rust_sources::read_project_or_toolchain_source(&source_folders(), ".");
     let sources = SourceCache::new(&provider);
     let text = || Ok(users_text(&view, &all, &sources, &output::text_options(color, output::DEFAULT_STEPS)));

@@ -41,9 +41,9 @@ fn detect_common_kind(job: &ImportArguments) -> Result<InputKind> {
             other == first,
             "{} is {}, but {} is {}. Import each kind separately",
             job.files[0].display(),
-            first.phrase(),
+            first.noun_phrase(),
             file.display(),
-            other.phrase()
+            other.noun_phrase()
         );
     }
     Ok(first)

@@ -15,7 +15,7 @@ use trodden_analysis::libraries;
 use trodden_profile::store::{self, RUNS_VARIABLE};
 use trodden_profile::{Profile, RunStore};
 use trodden_report::info::{ImageSummary, ProfileSummary};
-use trodden_report::input_kind::{InputKind, utf8_name};
+use trodden_report::input_kind::{InputKind, require_utf8_name};
 use trodden_report::streams::StreamStatistics;
 use trodden_report::words::plural;
 use trodden_stored::named;
@@ -37,9 +37,9 @@ pub fn run(info: &InfoArguments) -> Result<ExitCode> {
         other => return Err(other.not_accepted_error(file, "info")),
     }
     if kind == InputKind::Profile {
-        return describe_profile(info, utf8_name(file)?);
+        return describe_profile(info, require_utf8_name(file)?);
     }
-    let report = StreamStatistics::read(utf8_name(file)?, &folders())?;
+    let report = StreamStatistics::read(require_utf8_name(file)?, &folders())?;
     print_result(info.json, || json_text(&report), || Ok(report.text()))?;
     Ok(ExitCode::SUCCESS)
 }

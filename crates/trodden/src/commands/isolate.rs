@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use std::process::ExitCode;
 use trodden_analysis::compared_runs::{ComparedRuns, gather};
 use trodden_analysis::isolate::SuspiciousnessFormula;
-use trodden_report::isolation::{SuspectSelection, Suspects};
+use trodden_report::isolation::{RankedSuspects, SuspectSelection};
 use trodden_report::{SourceCache, View};
 
 pub fn run(job: &IsolateArguments, color: Color) -> Result<ExitCode> {
@@ -27,7 +27,7 @@ pub fn run(job: &IsolateArguments, color: Color) -> Result<ExitCode> {
     let view = View::from_profile(&profile);
     let provider = rust_sources::read_project_or_toolchain_source(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
-    let suspects = Suspects::new(
+    let suspects = RankedSuspects::new(
         &isolation,
         &view,
         &SuspectSelection {

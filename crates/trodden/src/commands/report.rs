@@ -11,9 +11,9 @@ use crate::surroundings::source_folders;
 use anyhow::Result;
 use std::process::ExitCode;
 use trodden_report::html::HtmlOptions;
-use trodden_report::input_kind::{InputKind, utf8_name};
+use trodden_report::input_kind::{InputKind, require_utf8_name};
 use trodden_report::sequences::in_report;
-use trodden_report::{PathMeasure, Selection, SourceCache, View, callers, events, html, json, text};
+use trodden_report::{PathMeasure, PathSelection, SourceCache, View, callers, events, html, json, text};
 use trodden_stored::named;
 
 /// Default maximum number of source lines per path.
@@ -34,7 +34,7 @@ pub fn run(job: &ReportArguments, color: Color) -> Result<ExitCode> {
 
 fn report_profile(job: &ReportArguments, color: Color) -> Result<ExitCode> {
     InputKind::Profile.reject_options(&[("--what-if", !job.what_if.is_empty()), ("--stream", job.stream.is_some())])?;
-    let name = utf8_name(&job.file)?;
+    let name = require_utf8_name(&job.file)?;
     let (profile, lost) = named::recover(name)?;
     // Only the HTML page shows complete source files, and thus needs the counts of all lines.
     let mut view = if job.html.is_some() { create_view(&profile) } else { View::from_profile(&profile) };
@@ -79,8 +79,8 @@ fn report_profile(job: &ReportArguments, color: Color) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn build_path_selection(job: &ReportArguments) -> Selection {
-    Selection {
+fn build_path_selection(job: &ReportArguments) -> PathSelection {
+    PathSelection {
         function: job.function.clone(),
         measure: job.measure.unwrap_or(PathMeasure::Instructions),
         top: max_results(job.top, job.json),

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use trodden_analysis::segments::{ObservedSegments, to_names};
 use trodden_profile::ImageProfile;
 use trodden_profile::segments::{Segment, function_map};
-use trodden_report::input_kind::{InputKind, utf8_name};
+use trodden_report::input_kind::{InputKind, require_utf8_name};
 use trodden_report::segments::{SegmentList, SegmentRanking};
 use trodden_report::{Name, SourceCache, View, counted_segments};
 use trodden_stored::Folders;
@@ -28,9 +28,9 @@ pub fn run(job: &SegmentsArguments, color: Color) -> Result<ExitCode> {
     ensure!(matches!(kind, InputKind::Profile | InputKind::StreamLogs), kind.not_accepted_error(&job.file, "segments"));
     let (depth, is_untested) = (job.depth as usize, !job.known.is_empty());
     let folders = folders();
-    let observed = ObservedSegments::load(utf8_name(&job.file)?, depth, &folders)?;
+    let observed = ObservedSegments::load(require_utf8_name(&job.file)?, depth, &folders)?;
     let mut found = observed.of_depth(depth);
-    let all = SegmentRanking::totals(&found);
+    let all = SegmentRanking::count_segments_and_executions(&found);
     if is_untested {
         remove_known_segments(&mut found, &observed, job, (depth, &folders))?;
     }
@@ -50,7 +50,7 @@ pub fn run(job: &SegmentsArguments, color: Color) -> Result<ExitCode> {
     } else if job.json {
         let mut document = shown.json();
         if observed.is_counted {
-            document["counters"] = counted_segments::counters_json(&observed);
+            document["counters"] = counted_segments::segment_counters_json(&observed);
         }
         output::print(&output::json_text(&document)?)?;
     } else {

@@ -9,7 +9,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use trodden_analysis::sequences::{self, EventTable, OpenedSequence};
-use trodden_report::input_kind::{InputKind, utf8_name};
+use trodden_report::input_kind::{InputKind, require_utf8_name};
 use trodden_report::sequences::{self as shown, ThreadChoice};
 use trodden_stored::place::streams_folder_of;
 
@@ -86,9 +86,9 @@ pub fn find_stream_to_read(file: &Path, kind: InputKind, command: &str) -> Resul
                  -o FILE -- PROGRAM`",
                 file.display()
             );
-            Ok(utf8_name(&logs)?.to_owned())
+            Ok(require_utf8_name(&logs)?.to_owned())
         }
-        InputKind::Profile | InputKind::StreamLogs | InputKind::EventText => Ok(utf8_name(file)?.to_owned()),
+        InputKind::Profile | InputKind::StreamLogs | InputKind::EventText => Ok(require_utf8_name(file)?.to_owned()),
         other => Err(other.not_accepted_error(file, command)),
     }
 }

@@ -18,7 +18,7 @@ pub fn run(job: &ShowArguments) -> Result<ExitCode> {
         files.len() == 1,
         "only flight recorder files can be shown together, but {} is {}. Show this file separately",
         files[0].display(),
-        kinds[0].phrase()
+        kinds[0].noun_phrase()
     );
     match kinds[0] {
         InputKind::Trace => trace::show(job, &files[0]),

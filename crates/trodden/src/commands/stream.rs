@@ -10,7 +10,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_report::input_kind::InputKind;
-use trodden_report::streams::{LastReport, LastReportRequest, ShownEvents, write_events};
+use trodden_report::streams::{LastEventsReport, LastEventsRequest, ShownEvents, write_events};
 use trodden_report::words::plural;
 
 /// Default number of events to show from a run.
@@ -54,8 +54,8 @@ pub fn show_last_events(job: &ShowArguments, files: &[PathBuf]) -> Result<ExitCo
         ("--depth", job.depth.is_some()),
     ])?;
     let paths = usize::try_from(job.count.unwrap_or(DEFAULT_SHOWN_FLIGHT_EVENTS))?;
-    let question = LastReportRequest { files, paths, core: job.core.as_deref(), source: &source_folders() };
-    let report = LastReport::read(&question, &folders())?;
+    let question = LastEventsRequest { files, paths, core: job.core.as_deref(), source: &source_folders() };
+    let report = LastEventsReport::read(&question, &folders())?;
     output::print_result(job.json, || output::json_text(&report), || Ok(report.text()))?;
     Ok(ExitCode::SUCCESS)
 }

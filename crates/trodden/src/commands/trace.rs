@@ -135,9 +135,9 @@ pub fn export(job: &ExportArguments) -> Result<ExitCode> {
     let left_out = TraceFilter::new(&trace, &job.ignore, job.thread)?;
     let is_json = job.format == ExportFormat::Chrome;
     export_to_file_or_stdout(job.output.as_deref(), is_json, |out| match job.format {
-        ExportFormat::Folded => export::folded(&trace, &left_out, out),
-        ExportFormat::Chrome => export::chrome(&trace, &left_out, out),
-        ExportFormat::Addresses => export::addresses(&trace, &left_out, out),
+        ExportFormat::Folded => export::write_folded(&trace, &left_out, out),
+        ExportFormat::Chrome => export::write_chrome_trace(&trace, &left_out, out),
+        ExportFormat::Addresses => export::write_addresses(&trace, &left_out, out),
         _ => Ok(out.write_all(render_page(&trace, &left_out)?.as_bytes())?),
     })?;
     Ok(ExitCode::SUCCESS)

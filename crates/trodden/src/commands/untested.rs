@@ -17,7 +17,7 @@ use trodden_analysis::segments::{UntestedSegmentSelection, UntestedSegments};
 use trodden_analysis::untested;
 use trodden_coverage::FilePatterns;
 use trodden_recording::{cpu_time, new_run};
-use trodden_report::residual::{ResidualReport, UntestedInput, UntestedSelection, hot_paths_json, render_hot_paths};
+use trodden_report::residual::{ResidualReport, UntestedReportInput, UntestedSelection, hot_paths_json, render_hot_paths};
 use trodden_report::untested_segments::ShownSegments;
 use trodden_report::{SourceCache, View, lcov, sarif, schemes, source_files};
 use trodden_unit::UnitMap;
@@ -71,7 +71,7 @@ fn report(job: &UntestedArguments, color: Color, schemes: Option<&SchemeResults>
     let top = trodden_report::select::limit(max_shown);
     let function = job.function.as_deref();
     let selection = UntestedSelection { function, top, order: job.by };
-    let field = UntestedInput { view: &view, sightings: &sightings, known: &known.paths, runs: &runs };
+    let field = UntestedReportInput { view: &view, sightings: &sightings, known: &known.paths, runs: &runs };
     let untested = ResidualReport::new(field, &selection)?;
     let provider = rust_sources::read_project_or_toolchain_source(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
@@ -96,7 +96,7 @@ struct UntestedReportParts<'r, 'v, 'a> {
 fn write_report(job: &UntestedArguments, color: Color, parts: &UntestedReportParts, sources: &SourceCache, directory: &str) -> Result<()> {
     let UntestedReportParts { paths: untested, across, schemes, has_segments_only } = parts;
     if let Some(file) = &job.sarif {
-        let mut log = sarif::untested(untested, sources);
+        let mut log = sarif::untested_paths_sarif(untested_paths_sarif, sources);
         across.iter().for_each(|segments| segments.add_to_sarif(&mut log, sources));
         return output::write_report(file, &json_text(&log)?, "the untested paths are");
     }
