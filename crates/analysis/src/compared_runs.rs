@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use trodden_profile::{BuildPolicy, Maps, Merger, ProcessEnding, Profile};
+use trodden_profile::{BuildPolicy, ProcessEnding, Profile, ProfileMerger, UnitMapsByIdentity};
 use trodden_stored::named;
 use trodden_text::words::{base_name, plural};
 use trodden_unit::Identity;
@@ -26,10 +26,10 @@ pub struct ComparedRuns<'a> {
 /// Reads the runs to compare. Returns their outcomes and paths, and all runs merged into one profile. Only runs of one build of one program
 /// are used, because the paths of different builds cannot be compared. Other runs are skipped, and so are runs with an unknown outcome.
 pub fn gather(job: &ComparedRuns) -> Result<(Isolation, Profile)> {
-    let (mut isolation, mut sum, mut maps) = (Isolation::default(), Merger::new(BuildPolicy::Reject), Maps::new());
+    let (mut isolation, mut sum, mut maps) = (Isolation::default(), ProfileMerger::new(BuildPolicy::Reject), UnitMapsByIdentity::new());
     for run in select_build(read_runs(job)?, job.program)? {
         let name = run.file.display().to_string();
-        let profile = Profile::recover_sharing(&run.file, &mut maps)?.profile;
+        let profile = Profile::recover_with_shared_maps(&run.file, &mut maps)?.profile;
         isolation.add(&profile, run.failed).with_context(|| name.clone())?;
         sum.add(&name, profile).context("cannot compare runs of different builds. Name only runs of the same build")?;
     }
@@ -45,10 +45,10 @@ struct ComparedRun {
 }
 
 fn read_runs(job: &ComparedRuns) -> Result<Vec<ComparedRun>> {
-    let (mut runs, mut maps, mut unknown) = (Vec::new(), Maps::new(), Vec::new());
+    let (mut runs, mut maps, mut unknown) = (Vec::new(), UnitMapsByIdentity::new(), Vec::new());
     let (mut unreadable, mut empty) = (Vec::new(), Vec::new());
     for (file, failed) in profiles_with_outcomes(job)? {
-        let found = match Profile::recover_sharing(&file, &mut maps) {
+        let found = match Profile::recover_with_shared_maps(&file, &mut maps) {
             Ok(found) => found,
             Err(error) => {
                 unreadable.push(error.to_string());

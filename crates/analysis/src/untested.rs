@@ -113,7 +113,7 @@ impl Sightings {
             self.tally_undistinguished_executions(unit, known)?;
             remove_known_paths(unit, known);
             for (counter, _) in &unit.counts.executions {
-                let first_ns = unit.counts.first_seen_of(*counter).unwrap_or(started);
+                let first_ns = unit.counts.first_seen_ns_of_counter(*counter).unwrap_or(started);
                 let seen = self.paths.entry((unit.unit, *counter)).or_insert(Sighting {
                     runs: 0,
                     outcomes: RunTally::default(),

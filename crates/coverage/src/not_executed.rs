@@ -38,7 +38,7 @@ pub struct NotExecuted {
 impl NotExecuted {
     pub fn from_view(view: &View, images: &[&ImageProfile], names_of_files: &FileNames) -> NotExecuted {
         let (mut names, mut optimised) = (HashSet::new(), HashSet::new());
-        for function in view.functions.iter().filter(|f| !f.paths.all_finished()) {
+        for function in view.functions.iter().filter(|f| !f.paths.are_all_paths_finished()) {
             let map = &function.unit.map;
             let mut all = HashSet::from([function.name.linkage.as_str()]);
             for position in function.map.blocks.iter().flat_map(|block| &block.positions) {

@@ -78,7 +78,7 @@ fn find_always_returning<'v>(view: &'v View, jumps: &[(&'v Function, CalleeNames
     let mut finished: BTreeMap<&str, bool> = BTreeMap::new();
     for function in &view.functions {
         let ends = |kind| function.map.graph.flow_edges().zip(&function.paths.edges).any(|(edge, count)| edge.kind == kind && *count > 0);
-        let is_finished = function.paths.all_finished() && !ends(EdgeKind::NoReturn) && !ends(EdgeKind::Resume);
+        let is_finished = function.paths.are_all_paths_finished() && !ends(EdgeKind::NoReturn) && !ends(EdgeKind::Resume);
         *finished.entry(function.map.plain_name()).or_insert(true) &= is_finished;
     }
     let mut returning: BTreeSet<&str> = finished.into_iter().filter(|(_, is_finished)| *is_finished).map(|(name, _)| name).collect();

@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trodden_profile::{CallTarget, EdgeCounts, EdgeError, ImageProfile, Profile, Targets};
+use trodden_profile::{CallTarget, CallTargetsByOffset, EdgeCounts, EdgeError, ImageProfile, Profile};
 use trodden_text::words::list_names;
 use trodden_unit::EdgeProfile;
 
@@ -90,16 +90,16 @@ pub fn encode_indexed(context: &DriverContext, tool: &Path, mut edges: EdgeCount
 
 /// Returns the possible targets of indirect calls in an image: the functions in its symbol table whose names occur in the profile. The
 /// result is empty if the image has changed or no longer exists.
-fn collect_call_targets(image: &ImageProfile) -> Targets {
+fn collect_call_targets(image: &ImageProfile) -> CallTargetsByOffset {
     let edges = || image.units.iter().filter_map(|u| u.map.edge_profile.as_ref());
     // Coverage needs no call targets.
     if edges().all(EdgeProfile::is_coverage) {
-        return Targets::new();
+        return CallTargetsByOffset::new();
     }
     let changed = || {
         let path = if image.path.is_empty() { "an image without a path" } else { &image.path };
         log::info!("{path} was changed or removed after it ran, so the profile lacks targets of its indirect calls");
-        Targets::new()
+        CallTargetsByOffset::new()
     };
     let Ok(bytes) = fs::read(&image.path) else { return changed() };
     let Ok(file) = object::File::parse(&*bytes) else { return changed() };
@@ -109,7 +109,7 @@ fn collect_call_targets(image: &ImageProfile) -> Targets {
     }
     let Some(start) = file.segments().map(|s| s.address()).min() else { return changed() };
     let names = ProfdataNames::new(edges().flat_map(|e| e.names.iter().map(String::as_str)));
-    let mut targets = Targets::new();
+    let mut targets = CallTargetsByOffset::new();
     let mut source = String::new();
     for symbol in file.symbols() {
         let Ok(name) = symbol.name() else { continue };

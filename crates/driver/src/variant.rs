@@ -26,7 +26,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trodden_profile::atomic_file::{self, Access};
+use trodden_profile::atomic_file::{self, FilePermissions};
 use trodden_text::words::plural;
 use trodden_unit::experiment::{EXPERIMENT_VARIABLE, PluginRequest};
 use trodden_unit::observe::CoverageCounts;
@@ -152,7 +152,7 @@ impl LinkInputs {
             line.splice(0..0, [LINKER_OPTION.into(), object.into()]);
         }
         let image = run_link(&self.llvm, &self.recipe, sandbox, &parse_command_line(&line), request)?;
-        let access = Access::Mode(fs::metadata(&linked)?.permissions().mode() & 0o777);
+        let access = FilePermissions::Mode(fs::metadata(&linked)?.permissions().mode() & 0o777);
         let mut from = fs::File::open(&linked)?;
         let written = atomic_file::write_with_access(output, TEMPORARY_PREFIX, access, |out| io::copy(&mut from, out).map(drop));
         written.with_context(|| format!("cannot write {}", output.display()))?;

@@ -106,7 +106,7 @@ fn verify_function(function: &FunctionMap, paths: &FunctionPaths, probes: &Funct
     }
     verdict.functions += 1;
     verdict.executed += usize::from(expected.iter().any(|c| *c > 0));
-    if !paths.all_finished() {
+    if !paths.are_all_paths_finished() {
         let paths: i64 = paths.unfinished.iter().map(|u| u.count).chain(paths.lost.iter().map(|l| l.count)).sum();
         verdict.unfinished.push(format!("{}: {paths}", function.name));
     }

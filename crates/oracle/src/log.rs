@@ -382,7 +382,7 @@ fn verify_paths(function: &FunctionMap, observed: &ObservedCounts, paths: &Funct
     for (at, (trodden, oracle)) in paths.edges.iter().zip(&observed.edges).enumerate() {
         verdict.compare(name, || format!("edge {at}"), *trodden, *oracle);
     }
-    if !paths.all_finished() {
+    if !paths.are_all_paths_finished() {
         verdict.unfinished.push(name.clone());
     }
     let mut shapes: HashMap<PathShape, u64> = HashMap::new();

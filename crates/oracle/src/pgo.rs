@@ -251,7 +251,7 @@ fn verify_function(
     let executed = paths.blocks.iter().any(|c| *c > 0);
     if let Some(reason) = reason_not_compared(function, paths, read, left_by_tail_call) {
         if executed {
-            let list = if paths.all_finished() { &mut verdict.not_checked } else { &mut verdict.unfinished };
+            let list = if paths.are_all_paths_finished() { &mut verdict.not_checked } else { &mut verdict.unfinished };
             list.push(format!("{} ({}): {reason}", function.name, unit.map.source));
         }
         return;
@@ -276,7 +276,7 @@ fn verify_function(
 
 /// Returns why LLVM's counts of a function cannot be compared; `None` if they can.
 fn reason_not_compared(function: &FunctionMap, paths: &FunctionPaths, read: &UnitDump, left_by_tail_call: bool) -> Option<String> {
-    if !paths.all_finished() {
+    if !paths.are_all_paths_finished() {
         let count: i64 = paths.unfinished.iter().map(|u| u.count).chain(paths.lost.iter().map(|l| l.count)).sum();
         return Some(format!("{count} unfinished path{}", if count == 1 { "" } else { "s" }));
     }

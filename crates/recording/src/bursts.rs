@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use trodden_profile::sampling::{SampledClock, SwitchedOn};
-use trodden_profile::{ProfileError, RawProfile, Readings, SampledRun, SamplingSwitch, raw_files};
+use trodden_profile::sampling::{SampledClock, SwitchedOnTime};
+use trodden_profile::{CounterReadings, ProfileError, RawProfile, SampledRun, SamplingSwitch, raw_files};
 use trodden_text::words::plural;
 
 /// Interval between searches for raw files, until one with a sampling switch is found.
@@ -88,11 +88,11 @@ impl BurstThread {
             bursts,
             stopped,
             switches: BTreeMap::new(),
-            readings: Readings::default(),
+            readings: CounterReadings::default(),
             reading_took: Duration::ZERO,
             random: BurstRandom::new(),
-            on: SwitchedOn::default(),
-            on_since_reading: SwitchedOn::default(),
+            on: SwitchedOnTime::default(),
+            on_since_reading: SwitchedOnTime::default(),
             stretch: 1,
             intended_ns: 0,
             processor: ProcessorTime::default(),
@@ -119,12 +119,12 @@ struct BurstController {
     stopped: Receiver<()>,
     /// The sampling switch of each raw file found so far; `None` for files without one.
     switches: BTreeMap<PathBuf, Option<SamplingSwitch>>,
-    readings: Readings,
+    readings: CounterReadings,
     reading_took: Duration,
     random: BurstRandom,
-    on: SwitchedOn,
+    on: SwitchedOnTime,
     /// The part of `on` since the last reading of the counts.
-    on_since_reading: SwitchedOn,
+    on_since_reading: SwitchedOnTime,
     /// Factor by which bursts and pauses are prolonged until the next reading.
     stretch: u32,
     /// Total requested length of all bursts, in nanoseconds.
@@ -164,7 +164,7 @@ impl BurstController {
             if self.perform_burst() {
                 break;
             }
-            if self.last_reading.elapsed() >= self.reading_took * MIN_PAUSE_PER_READING_TIME * self.readings.stride() {
+            if self.last_reading.elapsed() >= self.reading_took * MIN_PAUSE_PER_READING_TIME * self.readings.reading_interval_factor() {
                 self.read_counts();
                 self.stretch = if self.random.next_fraction() < STRETCHED_FRACTION { STRETCH_FACTOR } else { 1 };
             }
@@ -226,8 +226,8 @@ impl BurstController {
         self.end_delay = update_end_delay(self.end_delay, self.bursts.burst, (took + self.bursts.burst).saturating_sub(requested));
         let burst = match processor {
             // A burst is counted only if the program ran during it.
-            Some((before, after)) => SwitchedOn { ns: after.saturating_sub(before), bursts: u64::from(after > before) },
-            None => SwitchedOn { ns: elapsed.as_nanos() as u64, bursts: 1 },
+            Some((before, after)) => SwitchedOnTime { ns: after.saturating_sub(before), bursts: u64::from(after > before) },
+            None => SwitchedOnTime { ns: elapsed.as_nanos() as u64, bursts: 1 },
         };
         self.on.add(burst);
         self.on_since_reading.add(burst);
@@ -238,7 +238,7 @@ impl BurstController {
     fn set_switches(&self, on: bool) {
         for switch in self.switches.values().flatten() {
             // The switch's page is already in memory, so a full disk cannot make this fail.
-            let _ = switch.set(on);
+            let _ = switch.set_counting(on);
         }
     }
 

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use trodden_profile::{CollectProblem, Collected};
+use trodden_profile::{CollectProblem, CollectedProfile};
 use trodden_stored::place::streams_folder_of;
 use trodden_text::words::plural;
 
@@ -44,7 +44,7 @@ impl Delivered {
 }
 
 /// Writes a collected profile to its destination. Fails if no image can be decoded, or the destination cannot be written.
-pub fn deliver(collected: &Collected, destination: &ProfileDestination, context: &RecordingContext) -> Result<Delivered> {
+pub fn deliver(collected: &CollectedProfile, destination: &ProfileDestination, context: &RecordingContext) -> Result<Delivered> {
     let mut losses = collected.problems.iter().filter(|p| p.loses_counts());
     let mut delivered =
         Delivered { run: None, problems: losses.clone().count(), all_marked: losses.all(CollectProblem::is_recorded_in_profile) };

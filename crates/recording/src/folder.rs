@@ -81,6 +81,6 @@ pub fn run_folder(destination: &ProfileDestination, context: &RecordingContext) 
     }
     let folder = RunFolder::create_in(&base)?;
     // If a signal ends this process, the counts so far stay on disk, and `trodden runs remove --leftovers` finds them.
-    folder.folder.keep_on_signals();
+    folder.folder.keep_if_killed_by_signal();
     Ok(folder)
 }

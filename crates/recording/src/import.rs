@@ -4,7 +4,7 @@ use crate::{ProfileDestination, RecordingContext, deliver};
 use anyhow::{Context, Result};
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
-use trodden_profile::{BranchSampling, Collected, Run, SamplingSource};
+use trodden_profile::{BranchSampling, CollectedProfile, Run, SamplingSource};
 use trodden_text::words;
 use trodden_trace::{BranchImport, import};
 
@@ -27,7 +27,7 @@ pub fn store_import(imported: BranchImport, name: &Path, destination: &ProfileDe
     anyhow::ensure!(sampling.records > 0, "{} has no branches. {}", name.display(), no_path_advice(sampling.samples));
     log_summary(&imported, &sampling);
     anyhow::ensure!(sampling.whole_paths > 0, "cannot count paths: no path was recorded from its beginning to its end");
-    deliver(&Collected { profile: imported.profile, problems: Vec::new() }, destination, context).map(drop)
+    deliver(&CollectedProfile { profile: imported.profile, problems: Vec::new() }, destination, context).map(drop)
 }
 
 fn no_path_advice(samples: u64) -> &'static str {

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trodden_launch::process::{cannot_run, exit_code, wait_forwarding};
-use trodden_profile::{Collected, Profile, Run, SampledRun, Sampling, UnitProfile, collect, raw_files};
+use trodden_profile::{CollectedProfile, Profile, Run, SampledRun, Sampling, UnitProfile, collect, raw_files};
 use trodden_text::words::{plural, quote_for_shell};
 use trodden_unit::InstrumentedImage;
 use trodden_wire::{SWITCH_ON_VALUE, SWITCH_VARIABLE};
@@ -169,7 +169,7 @@ struct CountedRun {
 }
 
 impl CountedRun {
-    fn collect(self, folder: &Path, context: &RecordingContext) -> Result<Collected> {
+    fn collect(self, folder: &Path, context: &RecordingContext) -> Result<CollectedProfile> {
         let files = raw_files(folder)?;
         let mut collected = collect(files, self.run, context.units.as_ref());
         collected.profile.sampling = self.sampling.map(|s| Sampling::Bursts(s.finish(&collected.profile)));

@@ -10,7 +10,7 @@ use crate::words::{base_name, plural};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;
-use trodden_profile::{FunctionDiff, PathChange, PathDiff, ProfileDiff};
+use trodden_profile::{FunctionDifference, PathChange, PathDiff, ProfileDifference};
 
 const SCHEMA_VERSION: u32 = 1;
 
@@ -26,7 +26,7 @@ fn path_change_name(change: PathChange) -> &'static str {
 /// Returns the difference as JSON. `by_lines` contains the functions that were compared by source lines, because their paths cannot be
 /// compared.
 #[must_use]
-pub fn json(found: &ProfileDiff, by_lines: &LineDifference) -> Value {
+pub fn json(found: &ProfileDifference, by_lines: &LineDifference) -> Value {
     let path = |p: &PathDiff| {
         json!({
             "id": p.id.to_string(), "change": path_change_name(p.change), "counts": [p.counts.0.to_string(), p.counts.1.to_string()],
@@ -34,7 +34,7 @@ pub fn json(found: &ProfileDiff, by_lines: &LineDifference) -> Value {
             "blocks": p.blocks.iter().map(|b| b.0).collect::<Vec<_>>(),
         })
     };
-    let function = |f: &FunctionDiff| {
+    let function = |f: &FunctionDifference| {
         let name = Name::from_linkage(f.map().plain_name());
         json!({
             "function": name.full, "linkage_name": name.linkage, "image": f.image, "source": f.unit.source, "file": declaring_file(f),
@@ -70,7 +70,7 @@ fn function_lines_json(function: &FunctionLines) -> Value {
 /// Renders the difference as text, with at most `top` paths or lines per function. `functions` is the number of instrumented functions,
 /// each counted once even if several compilation units contain a copy.
 #[must_use]
-pub fn text(found: &ProfileDiff, by_lines: &LineDifference, functions: u64, top: usize) -> String {
+pub fn text(found: &ProfileDifference, by_lines: &LineDifference, functions: u64, top: usize) -> String {
     let mut out = String::new();
     let mut line = |text: String| writeln!(out, "{text}").expect("writing to a string");
     let copies = match (found.compared as u64).checked_sub(functions).filter(|copies| *copies > 0) {
@@ -121,7 +121,7 @@ pub fn text(found: &ProfileDiff, by_lines: &LineDifference, functions: u64, top:
 }
 
 /// Lists the functions that were executed in only one profile and have no counterpart in the other.
-fn list_functions_in_one_build(found: &ProfileDiff) -> Vec<String> {
+fn list_functions_in_one_build(found: &ProfileDifference) -> Vec<String> {
     let list = |names: &[String]| names.iter().map(|n| Name::from_linkage(n).full).collect::<Vec<_>>().join(", ");
     let both = [("only in the first", &found.only_before), ("only in the second", &found.only_after)];
     let executed = both.into_iter().filter(|(_, names)| !names.is_empty());
@@ -166,19 +166,19 @@ fn is_negligible(path: &PathDiff) -> bool {
 }
 
 /// Returns the file in which a function is declared, which may be a header; `None` without debug information.
-fn declaring_file(function: &FunctionDiff) -> Option<&str> {
+fn declaring_file(function: &FunctionDifference) -> Option<&str> {
     function.map().position.and_then(|position| file_of(&function.unit, position))
 }
 
 /// Returns the file name to show for a function: the compilation unit's source as the compiler was given it if that file declares the
 /// function, and otherwise the base name of the declaring file.
-fn display_file(function: &FunctionDiff) -> &str {
+fn display_file(function: &FunctionDifference) -> &str {
     let source = function.unit.source.as_str();
     declaring_file(function).filter(|file| !Path::new(file).ends_with(source)).map_or(source, base_name)
 }
 
 /// Lists the first line of each block on a path. The file is named whenever it changes.
-fn outline_path(function: &FunctionDiff, path: &PathDiff) -> String {
+fn outline_path(function: &FunctionDifference, path: &PathDiff) -> String {
     const MAX_LINES: usize = 12;
     let mut lines: Vec<(Option<&str>, u32)> = Vec::new();
     for block in path.blocks.iter().filter_map(|b| function.map().blocks.get(b.0 as usize)) {

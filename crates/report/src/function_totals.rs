@@ -58,7 +58,7 @@ pub fn render_function_totals(view: &View, selection: &PathSelection, ranking: &
     for function in &functions {
         let share = select::share(function.total(measure), view.total(measure));
         let cells = [
-            format!("{} {}", align_right(&words::percent(share), 7), painter.paint(paint::BAR, &paint::render_bar(share, render_bar))),
+            format!("{} {}", align_right(&words::percent(share), 7), painter.paint(paint::BAR, &paint::render_bar(share, bar))),
             painter.paint(paint::COUNT, &align_right(&calls(function), calls_width)),
             align_right(&paths(function), paths_width),
             painter.paint(paint::NAME, &align_left(&truncate_function_name(&function.name.short, name), name)),

@@ -69,8 +69,9 @@ pub fn count_call_returns<'a>(function: &Function<'a>, block: usize, entered: u6
     let calls = unit.map.edge_profile.iter().zip(number).flat_map(|(edges, number)| edges.reached_calls_in(number));
     // A child process inherits a path in the middle of a block, but not the counts of the calls before the fork. Therefore a counter may be
     // too low, and is clamped.
-    let counted =
-        |counter: u64| unit.counts.in_range(counter..counter + 1).map(|(_, n)| n).next().unwrap_or(0).clamp(left, entered.max(left));
+    let counted = |counter: u64| {
+        unit.counts.counters_in_range(counter..counter + 1).map(|(_, n)| n).next().unwrap_or(0).clamp(left, entered.max(left))
+    };
     calls.filter(|call| call.block.index() == block).map(|call| (call, call.counter.map_or(left, counted))).collect()
 }
 

@@ -109,7 +109,7 @@ fn totals_json(view: &View) -> Value {
     let totals = &view.totals;
     json!({
         "executions": number(totals.executions),
-        "not_exact": view.profile.inexact().iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "not_exact": view.profile.inexactness_reasons().iter().map(ToString::to_string).collect::<Vec<_>>(),
         "paths": number(totals.paths),
         "instructions": number(totals.instructions),
         "blocks": number(totals.blocks),
@@ -141,7 +141,7 @@ fn image_json(image: &trodden_profile::ImageProfile) -> Value {
 
 fn function_json(view: &View, function: &Function, measure: PathMeasure) -> Value {
     let none = SourceCache::new(&|_: &str| None);
-    let lost = |l: &trodden_profile::LostPath| {
+    let lost = |l: &trodden_profile::LostPathFragment| {
         let line = crate::path_listing::first_line(function, l.head);
         json!({ "block": l.head.0, "count": l.count, "line": line })
     };

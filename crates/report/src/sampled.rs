@@ -23,7 +23,7 @@ pub fn describe_sampling(sampling: &Sampling) -> String {
         return "nothing was counted, because the program ended before the first burst".into();
     }
     let bursts = words::plural(sampling.bursts.into(), "burst", "bursts");
-    if sampling.is_withheld() {
+    if sampling.is_estimate_withheld() {
         return format!(
             "counted in {bursts}, but the program waited for a CPU {:.0}% of the time: counts are as observed, without estimates. \
                 Record on a less busy machine, or where perf_event_open(2) is allowed",

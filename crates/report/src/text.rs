@@ -135,7 +135,7 @@ fn render_header(view: &View, page: &PageLayout) -> String {
         row("unfinished", format!("{} in {functions} (listed below)", format_executions(totals.unfinished)));
     }
     // These rows are never shortened, because their last words tell the user what to do.
-    for inexact in view.profile.inexact() {
+    for inexact in view.profile.inexactness_reasons() {
         out.push_str(&format!("  {}  {inexact}\n", page.paint(paint::DIM, &align_left("not exact", 10))));
     }
     out.push('\n');

@@ -81,7 +81,7 @@ impl<'a> View<'a> {
     /// dropped for functions that count only some paths or executions. For example, a sampling burst may count the start of a path but not
     /// its end.
     pub fn from_profile(profile: &'a Profile) -> View<'a> {
-        View::decode(profile, |unit, map| profile.has_incomparable_paths(unit, map))
+        View::decode(profile, |unit, map| profile.cannot_compare_paths(unit, map))
     }
 
     /// Decodes a profile from which the known paths were removed ([`trodden_analysis::untested`]). All apparent unfinished paths are kept,
@@ -299,7 +299,7 @@ impl ViewTotals {
         let interrupted = function.paths.lost.iter().map(|l| l.count);
         let stopped = function.paths.unfinished.iter().map(|u| u.count);
         self.unfinished += stopped.chain(interrupted).map(|count| u128::from(count.max(0) as u64)).sum::<u128>();
-        self.unfinished_functions += u64::from(!function.paths.all_finished());
+        self.unfinished_functions += u64::from(!function.paths.are_all_paths_finished());
         self.cut += u64::from(function.is_cut() && function.is_executed());
     }
 }

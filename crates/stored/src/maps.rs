@@ -43,6 +43,6 @@ pub fn load_maps_for_header(header: &StreamHeader, folders: &Folders) -> Result<
     }
     collected.problems.iter().map(message).for_each(|problem| log::warn!("{problem}"));
     let counted = profile.images.swap_remove(0);
-    profile.images = vec![counted.with_event_paths()];
+    profile.images = vec![counted.with_events_as_paths()];
     Ok(StreamMaps { events: profile, counted })
 }

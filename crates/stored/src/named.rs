@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use trodden_profile::merge::{BuildPolicy, merge_files};
-use trodden_profile::{LostPart, Profile, ProfileError, RunEntry, RunStore};
+use trodden_profile::{LostProfilePart, Profile, ProfileError, RunEntry, RunStore};
 use trodden_text::words::plural;
 
 /// The name by which users refer to the latest run.
@@ -60,7 +60,7 @@ pub fn load_file(file: &Path) -> Result<Profile> {
 }
 
 /// Describes what is lost because a file is partly corrupt. Returns an empty vector if `lost` is empty.
-pub fn describe_losses(file: &Path, lost: &[LostPart]) -> Vec<String> {
+pub fn describe_losses(file: &Path, lost: &[LostProfilePart]) -> Vec<String> {
     let Some(first) = lost.first() else { return Vec::new() };
     let more = if lost.len() > 1 { format!(" and {} more; `trodden info` lists them", lost.len() - 1) } else { String::new() };
     vec![format!("{} is corrupt, and only its intact part is used. Lost: {first}{more}", file.display())]

@@ -60,7 +60,7 @@ pub fn move_logs(logs: &[PathBuf], folder: &Path) -> Result<()> {
         if fs::rename(log, &to).is_err() {
             fs::copy(log, &to).with_context(cannot)?;
         }
-        fs::set_permissions(&to, Permissions::from_mode(private::file_mode(folder))).with_context(cannot)?;
+        fs::set_permissions(&to, Permissions::from_mode(private::mode_for_new_file(folder))).with_context(cannot)?;
     }
     Ok(())
 }

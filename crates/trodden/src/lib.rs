@@ -45,7 +45,7 @@ pub fn main() -> ExitCode {
     let name = &*called.to_string_lossy().into_owned();
     notes::install_logger();
     survive_file_size_limit();
-    trodden_profile::temporary::set_lock_hook(trodden_launch::temporary::remove_on_signals);
+    trodden_profile::temporary::set_registry_lock_hook(trodden_launch::temporary::remove_on_signals);
     last_store::print_error_and_suggest_store(run(name, arguments))
 }
 

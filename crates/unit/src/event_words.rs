@@ -17,7 +17,7 @@ impl FunctionMap {
 
     /// Returns a map of the function in which each event is a path.
     #[must_use]
-    pub fn with_event_paths(&self) -> FunctionMap {
+    pub fn with_events_as_paths(&self) -> FunctionMap {
         let Some(words) = self.event_words() else { return self.clone() };
         let mut edges: Vec<FlowEdge> = Vec::with_capacity(self.graph.edge_count() + words.calls.len());
         let mut own = self.graph.flow_edges();
@@ -56,10 +56,10 @@ impl FunctionMap {
 }
 
 impl UnitMap {
-    /// Returns a map of the unit in which each event is a path ([`FunctionMap::with_event_paths`]).
+    /// Returns a map of the unit in which each event is a path ([`FunctionMap::with_events_as_paths`]).
     #[must_use]
-    pub fn with_event_paths(&self) -> UnitMap {
-        let functions = self.functions.iter().map(FunctionMap::with_event_paths).collect();
+    pub fn with_events_as_paths(&self) -> UnitMap {
+        let functions = self.functions.iter().map(FunctionMap::with_events_as_paths).collect();
         UnitMap { functions, counters: self.counters_in_regions(), ..self.clone() }
     }
 }

@@ -5,7 +5,7 @@ use super::known::KnownInput;
 use crate::segments::{ObservedSegments, SegmentProfiles};
 use crate::untested::Sightings;
 use anyhow::{Context, Result};
-use trodden_profile::{BuildPolicy, Merger, Profile, Run};
+use trodden_profile::{BuildPolicy, Profile, ProfileMerger, Run};
 use trodden_stored::Folders;
 
 /// Profiles from the field.
@@ -30,7 +30,7 @@ impl FieldProfiles {
         let mut known = KnownInput::default();
         tests.iter().try_for_each(|wanted| known.add_named(wanted))?;
         let (mut sightings, mut runs) = (Sightings::default(), Vec::new());
-        let (mut field, mut across) = (Merger::new(BuildPolicy::Separate), SegmentProfiles::default());
+        let (mut field, mut across) = (ProfileMerger::new(BuildPolicy::Separate), SegmentProfiles::default());
         for input in inputs {
             let Some((label, mut profile)) = input.read(one_run, folders)? else { continue };
             across.take_images(&label.words, &mut profile)?;

@@ -130,7 +130,7 @@ fn add_edge_counts(builder: &mut SegmentSetBuilder, run: &str) {
     let mut streamed = HashMap::new();
     for (_, unit, function) in profile.functions() {
         if let Some(words) = function.event_words() {
-            let of_events = function.with_event_paths();
+            let of_events = function.with_events_as_paths();
             streamed.insert(
                 (unit.map.source.clone(), function.name.clone(), of_events.version()),
                 (function, words, of_events.graph.edge_count()),

@@ -4,7 +4,7 @@ use super::observed::{ObservedSegments, to_names};
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use trodden_profile::segments::{Segment, counts_segments, function_map};
-use trodden_profile::{BuildPolicy, ImageProfile, Merger, Profile};
+use trodden_profile::{BuildPolicy, ImageProfile, Profile, ProfileMerger};
 use trodden_stored::Folders;
 use trodden_text::names::Name;
 use trodden_unit::SegmentSet;
@@ -12,7 +12,7 @@ use trodden_unit::experiment::InputPurpose;
 
 /// Merges the profiles of programs that count segments.
 pub struct SegmentProfiles {
-    merger: Merger,
+    merger: ProfileMerger,
 }
 
 /// Returns true if an image was built with tested segments, so that it counts all other segments that begin with tested paths.
@@ -46,7 +46,7 @@ pub struct UntestedSegmentSelection<'a> {
 
 impl Default for SegmentProfiles {
     fn default() -> SegmentProfiles {
-        SegmentProfiles { merger: Merger::new(BuildPolicy::Separate) }
+        SegmentProfiles { merger: ProfileMerger::new(BuildPolicy::Separate) }
     }
 }
 

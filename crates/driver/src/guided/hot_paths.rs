@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_hardware::TableParameters;
 use trodden_profile::temporary::lock_registry;
-use trodden_profile::{Merger, Profile};
+use trodden_profile::{Profile, ProfileMerger};
 
 /// Suffix for the name of the program while a script replaces it.
 const TRAINED_SUFFIX: &str = ".trodden-trained";
@@ -37,7 +37,7 @@ pub fn train(context: &DriverContext, commands: &[String], variable: &str, progr
     let mut files: Vec<PathBuf> = fs::read_dir(folder.path())?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     files.retain(|f| f.extension().is_some_and(|e| e == "trodden"));
     files.sort();
-    let mut merger = Merger::default();
+    let mut merger = ProfileMerger::default();
     for file in &files {
         merger.add(&file.display().to_string(), Profile::read(file)?)?;
     }

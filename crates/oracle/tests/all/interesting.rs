@@ -6,7 +6,7 @@ use trodden_flow::NumberingScheme;
 use trodden_oracle::interesting::{InterestingFindings, compare};
 use trodden_oracle::random::RandomNumbers;
 use trodden_oracle::{Toolkit, random};
-use trodden_profile::exactness::Inexact;
+use trodden_profile::exactness::InexactnessReason;
 
 /// Seeds of programs in C and C++, unless `TRODDEN_ORACLE_SEEDS=FIRST-LAST` is set.
 const SEEDS: std::ops::RangeInclusive<u64> = 0..=1;
@@ -43,13 +43,16 @@ fn counts_of_interesting_paths_equal_those_of_a_full_profile() {
             if scheme.is_exact() {
                 assert_eq!(found.differences, [""; 0], "seed {seed} {level} {}", scheme.name());
             } else if found.misplaced > 0 {
-                assert!(done.profile.inexact().iter().any(|i| matches!(i, Inexact::Aliases { .. })), "seed {seed}: {found:?}");
+                assert!(
+                    done.profile.inexactness_reasons().iter().any(|i| matches!(i, InexactnessReason::Aliases { .. })),
+                    "seed {seed}: {found:?}"
+                );
             }
             let reported = done
                 .profile
-                .inexact()
+                .inexactness_reasons()
                 .iter()
-                .any(|i| matches!(i, Inexact::Interesting { executions, .. } if u128::from(*executions) == found.others));
+                .any(|i| matches!(i, InexactnessReason::Interesting { executions, .. } if u128::from(*executions) == found.others));
             assert!(reported || scheme == NumberingScheme::BallLarus || found.misplaced > 0, "seed {seed} {}: {found:?}", scheme.name());
             all.functions += found.functions;
             all.executed += found.executed;

@@ -7,9 +7,9 @@
 
 use super::bursts::{BurstSampling, CounterEstimate, NORMAL_QUANTILE_95, UnitEstimates, difference};
 use super::busy::SampledClock;
-use super::loss::{BurstLoss, ObservedReading};
+use super::loss::{BurstLoss, CounterReading};
 use super::quantile::student_t_quantile_95;
-use super::slowdown::{COST_ERROR, PathCost, WorkBetweenReadings, compute_costs};
+use super::slowdown::{COUNTING_COST_ERROR_SHARE, PathCost, WorkBetweenReadings, compute_costs};
 use crate::model::Profile;
 use crate::raw::RawProfile;
 use crate::sum;
@@ -18,7 +18,7 @@ use trodden_unit::Identity;
 
 /// Relative standard error of all counts because of effects that the model ignores: first accesses to the counters' memory, and code that
 /// is not in the cache yet (docs/benchmarks/constants.md).
-const COLD_ERROR: f64 = 0.05;
+const COLD_CACHE_ERROR_SHARE: f64 = 0.05;
 /// Maximum number of slices into which a run is divided. With 32 or more, Student's quantile is within 5% of the normal one.
 const MAX_SLICES: usize = 64;
 /// Minimum number of slices for an estimate of the variance. With fewer, Student's quantile would be large (4.3 for three slices).
@@ -32,7 +32,7 @@ const MIN_BURSTS: u64 = 200;
 /// Maximum number of readings that are kept. When it is reached, neighbouring readings are joined in pairs.
 const MAX_READINGS: usize = 8192;
 /// Maximum number of counts in all readings together, about 32 MB. When it is reached, neighbouring readings are joined in pairs.
-const MAX_COUNTS: usize = 1 << 21;
+const MAX_COUNTS_IN_READINGS: usize = 1 << 21;
 
 /// A unit of an image: the image's identity, and the unit's index in the image.
 type ImageUnit = (Identity, usize);
@@ -41,7 +41,7 @@ type UnitSums = BTreeMap<ImageUnit, Vec<(u64, u64)>>;
 
 /// Time with the switch on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SwitchedOn {
+pub struct SwitchedOnTime {
     /// Time in nanoseconds.
     pub ns: u64,
     /// Number of bursts.
@@ -51,14 +51,14 @@ pub struct SwitchedOn {
 /// Times, and increases of the counters, between two consecutive readings.
 #[derive(Clone, Debug, Default)]
 struct ReadingInterval {
-    on: SwitchedOn,
+    on: SwitchedOnTime,
     passed_ns: u64,
     counts: UnitSums,
 }
 
 /// Collects readings of the counters while a program runs. Joins neighbouring readings to limit their number.
 #[derive(Debug)]
-pub struct Readings {
+pub struct CounterReadings {
     units: BTreeMap<ImageUnit, Identity>,
     /// Counts at the previous reading.
     before: UnitSums,
@@ -66,9 +66,9 @@ pub struct Readings {
     stride: u32,
 }
 
-impl Default for Readings {
-    fn default() -> Readings {
-        Readings { units: BTreeMap::new(), before: UnitSums::new(), readings: Vec::new(), stride: 1 }
+impl Default for CounterReadings {
+    fn default() -> CounterReadings {
+        CounterReadings { units: BTreeMap::new(), before: UnitSums::new(), readings: Vec::new(), stride: 1 }
     }
 }
 
@@ -76,7 +76,7 @@ impl Default for Readings {
 #[derive(Debug)]
 pub struct SampledRun {
     /// The readings in order.
-    pub readings: Readings,
+    pub readings: CounterReadings,
     /// See [`BurstSampling::on_ns`].
     pub on_ns: u64,
     /// See [`BurstSampling::total_ns`].
@@ -87,23 +87,23 @@ pub struct SampledRun {
     pub clock: SampledClock,
 }
 
-impl SwitchedOn {
+impl SwitchedOnTime {
     /// Adds time and bursts.
-    pub fn add(&mut self, other: SwitchedOn) {
+    pub fn add(&mut self, other: SwitchedOnTime) {
         self.ns += other.ns;
         self.bursts += other.bursts;
     }
 }
 
-impl Readings {
+impl CounterReadings {
     /// Returns the factor by which the caller should multiply the time between readings. It doubles whenever readings are joined.
-    pub fn stride(&self) -> u32 {
+    pub fn reading_interval_factor(&self) -> u32 {
         self.stride
     }
 
     /// Records a reading: the current counts, how long the switch has been on since the previous reading, and the nanoseconds that have
     /// passed since then.
-    pub fn read(&mut self, raws: &[RawProfile], on: SwitchedOn, passed_ns: u64) {
+    pub fn read(&mut self, raws: &[RawProfile], on: SwitchedOnTime, passed_ns: u64) {
         let mut now = UnitSums::new();
         for raw in raws {
             for (place, unit) in raw.units.iter().enumerate() {
@@ -121,7 +121,7 @@ impl Readings {
         }
         self.before = now;
         self.readings.push(reading);
-        if self.readings.len() >= MAX_READINGS || self.readings.iter().map(ReadingInterval::len).sum::<usize>() >= MAX_COUNTS {
+        if self.readings.len() >= MAX_READINGS || self.readings.iter().map(ReadingInterval::len).sum::<usize>() >= MAX_COUNTS_IN_READINGS {
             self.stride = self.stride.saturating_mul(2);
             self.readings = std::mem::take(&mut self.readings).chunks(2).map(|pair| join_readings(pair[0].clone(), pair.get(1))).collect();
         }
@@ -181,31 +181,31 @@ impl SampledRun {
             counters: estimate_counters(&slices, *key, common_error, has_margins),
         });
         let units = units.filter(|u| !u.counters.is_empty()).collect();
-        BurstSampling { on_ns, total_ns, bursts, slices: number, waited: clock.waited() as f32, units }
+        BurstSampling { on_ns, total_ns, bursts, slices: number, waited: clock.waiting_time_share() as f32, units }
     }
 }
 
-impl Readings {
+impl CounterReadings {
     /// Returns the weight of each reading's counts, and the relative standard error that all weights have in common. `share` is the share
     /// of the run time with the switch on.
-    fn weights(&self, profile: &Profile, share: f64, clock: SampledClock) -> (Vec<f64>, f64) {
+    fn reading_weights(&self, profile: &Profile, share: f64, clock: SampledClock) -> (Vec<f64>, f64) {
         let works = self.compute_work(profile);
-        let seen = |(reading, work): (&ReadingInterval, &WorkBetweenReadings)| ObservedReading {
+        let seen = |(reading, work): (&ReadingInterval, &WorkBetweenReadings)| CounterReading {
             on_ns: reading.on.ns as f64,
             bursts: reading.on.bursts as f64,
             work: work.instructions + work.counting,
         };
-        let seen: Vec<ObservedReading> = self.readings.iter().zip(&works).map(seen).collect();
+        let seen: Vec<CounterReading> = self.readings.iter().zip(&works).map(seen).collect();
         let loss = BurstLoss::from_readings(&seen, clock);
-        let sum = |of: &dyn Fn(&ObservedReading, &WorkBetweenReadings) -> f64| seen.iter().zip(&works).map(|(s, w)| of(s, w)).sum::<f64>();
+        let sum = |of: &dyn Fn(&CounterReading, &WorkBetweenReadings) -> f64| seen.iter().zip(&works).map(|(s, w)| of(s, w)).sum::<f64>();
         let (on, bursts) = (sum(&|s, _| s.on_ns), sum(&|s, _| s.bursts));
         // The time, with the switch on, in which the same work would be done without the cost of counting.
         let uncounted = |times: f64| sum(&|s, w| s.on_ns / w.slowdown(times));
         let faster = if on > 0.0 { 1.0 - share + share * uncounted(1.0) / on } else { 1.0 };
-        let lost = |s: &ObservedReading| if s.on_ns > 0.0 { s.on_ns / loss.effective_ns(s.on_ns, s.bursts) } else { 1.0 };
+        let lost = |s: &CounterReading| if s.on_ns > 0.0 { s.on_ns / loss.effective_ns(s.on_ns, s.bursts) } else { 1.0 };
         let weights = seen.iter().zip(&works).map(|(s, w)| w.slowdown(1.0) * faster * lost(s)).collect();
-        let slower = if on > 0.0 { uncounted(1.0) / uncounted(1.0 + COST_ERROR) - 1.0 } else { 0.0 };
-        (weights, loss.relative_error(on, bursts).hypot(slower * (1.0 - share)).hypot(COLD_ERROR))
+        let slower = if on > 0.0 { uncounted(1.0) / uncounted(1.0 + COUNTING_COST_ERROR_SHARE) - 1.0 } else { 0.0 };
+        (weights, loss.relative_error(on, bursts).hypot(slower * (1.0 - share)).hypot(COLD_CACHE_ERROR_SHARE))
     }
 }
 
@@ -325,11 +325,11 @@ mod tests {
     }
 
     /// Adds a reading of a run that is counted for 1% of the time. `on` is the time with the switch on, in nanoseconds.
-    fn add_reading(readings: &mut Readings, raw: RawProfile, on: u64) {
-        readings.read(&[raw], SwitchedOn { ns: on, bursts: 0 }, 100 * on);
+    fn add_reading(readings: &mut CounterReadings, raw: RawProfile, on: u64) {
+        readings.read(&[raw], SwitchedOnTime { ns: on, bursts: 0 }, 100 * on);
     }
 
-    fn finish(readings: Readings, on_ns: u64, total_ns: u64) -> BurstSampling {
+    fn finish(readings: CounterReadings, on_ns: u64, total_ns: u64) -> BurstSampling {
         SampledRun { readings, on_ns, total_ns, bursts: MIN_BURSTS, clock: SampledClock::Processor }.finish(&Profile {
             run: Run::default(),
             images: Vec::new(),
@@ -347,7 +347,7 @@ mod tests {
     #[test]
     fn margins_match_a_ratio_estimator_over_slices() {
         let (counts, times): ([f64; 5], [f64; 5]) = ([3.0, 5.0, 0.0, 9.0, 4.0], [10.0, 11.0, 9.0, 14.0, 10.0]);
-        let mut readings = Readings::default();
+        let mut readings = CounterReadings::default();
         let mut sum = 0;
         for (count, time) in counts.iter().zip(times) {
             sum += *count as u64;
@@ -360,7 +360,7 @@ mod tests {
         let residues = |power: i32| counts.iter().zip(times).map(|(c, t)| (c - 21.0 / 54.0 * t).powi(power)).sum::<f64>();
         let effective = residues(2).powi(2) / residues(4);
         let sampled = student_t_quantile_95(effective - 1.0) * ratio_estimator_error(&counts, &times);
-        let expected = 100.0 * sampled.hypot(NORMAL_QUANTILE_95 * COLD_ERROR * 21.0);
+        let expected = 100.0 * sampled.hypot(NORMAL_QUANTILE_95 * COLD_CACHE_ERROR_SHARE * 21.0);
         assert!((estimate.margin.unwrap() - expected).abs() < 1e-3 * expected, "{estimate:?} {expected}");
         // `samples` independent samples have a relative sampling error of `1 / sqrt(samples)`, here 21 / sqrt(samples).
         let samples = (21.0 / ratio_estimator_error(&counts, &times)).powi(2);
@@ -377,11 +377,11 @@ mod tests {
         // Paths are executed three times per nanosecond in all bursts. Counter 2 counts the third burst, which is ten times as long as the
         // others, and counter 1 counts the other bursts.
         let (ons, passed) = ([10, 10, 100, 10, 10], 1000);
-        let mut readings = Readings::default();
+        let mut readings = CounterReadings::default();
         let (mut early, mut late) = (0, 0);
         for (slice, on) in ons.into_iter().enumerate() {
             *(if slice == 2 { &mut late } else { &mut early }) += 3 * on;
-            readings.read(&[create_raw_profile(&[(1, early), (2, late)])], SwitchedOn { ns: on, bursts: 0 }, passed);
+            readings.read(&[create_raw_profile(&[(1, early), (2, late)])], SwitchedOnTime { ns: on, bursts: 0 }, passed);
         }
         let sampling = finish(readings, 140, 5 * passed);
         let executions = |index, seen| sampling.estimate(Identity([1; 16]), Identity([2; 16]), index, seen).unwrap().executions;
@@ -420,12 +420,12 @@ mod tests {
 
     #[test]
     fn joining_many_readings_keeps_all_counts() {
-        let mut readings = Readings::default();
+        let mut readings = CounterReadings::default();
         let number = 2 * MAX_READINGS as u64 + 1;
         for reading in 1..=number {
             add_reading(&mut readings, create_raw_profile(&[(3, reading * 1000)]), 1);
         }
-        assert!(readings.readings.len() < MAX_READINGS && readings.stride() > 1);
+        assert!(readings.readings.len() < MAX_READINGS && readings.reading_interval_factor() > 1);
         let sampling = finish(readings, number, 100 * number);
         assert!(sampling.slices as usize <= MAX_SLICES);
         let estimate = sampling.estimate(Identity([1; 16]), Identity([2; 16]), 3, number * 1000).unwrap();
@@ -434,13 +434,13 @@ mod tests {
 
     #[test]
     fn short_runs_have_no_margins() {
-        let mut readings = Readings::default();
+        let mut readings = CounterReadings::default();
         add_reading(&mut readings, create_raw_profile(&[(3, 4)]), 5);
         assert_eq!(finish(readings, 5, 50).estimate(Identity([1; 16]), Identity([2; 16]), 3, 4).unwrap().margin, None);
         // With wall time, a run with few bursts has no margins, however many slices it has. Margins are wider if the program waited for a
         // processor.
         let margin = |bursts, waited| {
-            let mut readings = Readings::default();
+            let mut readings = CounterReadings::default();
             (1..=20).for_each(|at| add_reading(&mut readings, create_raw_profile(&[(3, 4 * at)]), 5));
             let clock = SampledClock::Wall { intended_ns: 100, waited };
             let sampled = SampledRun { readings, on_ns: 100, total_ns: 10_000, bursts, clock };

@@ -63,7 +63,7 @@ const SCHEMA: &str = "
     CREATE INDEX runs_by_build ON run_builds (build);
 ";
 
-pub fn configure(database: &Connection) -> rusqlite::Result<()> {
+pub fn configure_database(database: &Connection) -> rusqlite::Result<()> {
     database.busy_timeout(BUSY_TIMEOUT)?;
     database.pragma_update(None, "foreign_keys", true)?;
     let mode: String = database.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
@@ -76,13 +76,13 @@ pub fn configure(database: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Returns the schema version of a database; 0 if the database is empty.
-pub fn version(database: &Connection) -> rusqlite::Result<u64> {
+pub fn query_schema_version(database: &Connection) -> rusqlite::Result<u64> {
     database.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0)).map(|v| u64::try_from(v).unwrap_or(0))
 }
 
 /// Upgrades the schema to the current version. Returns the version of the database, which is higher than the current one if a newer trodden
 /// created it.
-pub fn migrate(database: &mut Connection) -> rusqlite::Result<u64> {
+pub fn migrate_database(database: &mut Connection) -> rusqlite::Result<u64> {
     let found = version(database)?;
     if found >= MIGRATIONS.len() as u64 {
         return Ok(found);

@@ -9,8 +9,8 @@
 //! have been lost.
 
 use super::live::{StreamHeader, ThreadKey};
-use super::log::{LogContent, LogFrameHeader, LogWriter};
-use super::symbol::Depth;
+use super::log::{LogFrameContent, LogFrameHeader, StreamLogWriter};
+use super::symbol::CallStackDepth;
 use crate::error::ProfileError;
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,15 +41,15 @@ impl Default for WindowBounds {
     }
 }
 
-pub struct LogBuilder {
-    log: LogWriter,
+pub struct StreamLogBuilder {
+    log: StreamLogWriter,
     header: StreamHeader,
     method: CompressionMethod,
     bounds: WindowBounds,
     open: BTreeMap<ThreadKey, OpenWindow>,
     /// State of each thread at the end of its last closed window: the number of the next chunk, the depth of the call stack, and the number
     /// of lost events.
-    ended: BTreeMap<ThreadKey, (u64, Depth, u64)>,
+    ended: BTreeMap<ThreadKey, (u64, CallStackDepth, u64)>,
     /// Number of symbols in all closed windows.
     symbols: u64,
 }
@@ -61,17 +61,22 @@ struct OpenWindow {
     journal_bytes: u64,
 }
 
-impl std::fmt::Debug for LogBuilder {
+impl std::fmt::Debug for StreamLogBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Builder").field("log", &self.log).field("method", &self.method).field("open", &self.open.len()).finish()
     }
 }
 
-impl LogBuilder {
-    pub fn create(path: &Path, header: &StreamHeader, method: CompressionMethod, bounds: WindowBounds) -> Result<LogBuilder, ProfileError> {
-        let log = LogWriter::create(path, header)?;
+impl StreamLogBuilder {
+    pub fn create(
+        path: &Path,
+        header: &StreamHeader,
+        method: CompressionMethod,
+        bounds: WindowBounds,
+    ) -> Result<StreamLogBuilder, ProfileError> {
+        let log = StreamLogWriter::create(path, header)?;
         let (open, ended) = (BTreeMap::new(), BTreeMap::new());
-        Ok(LogBuilder { log, header: header.clone(), method, bounds, open, ended, symbols: 0 })
+        Ok(StreamLogBuilder { log, header: header.clone(), method, bounds, open, ended, symbols: 0 })
     }
 
     pub fn set_bounds(&mut self, bounds: WindowBounds) {
@@ -95,8 +100,8 @@ impl LogBuilder {
     pub fn write_journal(&mut self, header: &LogFrameHeader, words: &[u32]) -> Result<(), ProfileError> {
         let window = self.find_or_open_window(header);
         let mut journal = match window.journal_bytes {
-            0 => LogWriter::create(&window.journal.clone(), &self.header)?,
-            _ => LogWriter::reopen(&window.journal)?,
+            0 => StreamLogWriter::create(&window.journal.clone(), &self.header)?,
+            _ => StreamLogWriter::reopen(&window.journal)?,
         };
         let plain: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         journal.append(header, &plain)?;
@@ -131,7 +136,7 @@ impl LogBuilder {
         if window.journal_bytes >= bounds.max_journal_bytes {
             return self.close(header.key);
         }
-        while self.entries_in_memory() > bounds.max_entries {
+        while self.entry_count_in_memory() > bounds.max_entries {
             let Some(largest) = self.open.iter().max_by_key(|(_, w)| w.compressor.items_in_memory()).map(|(key, _)| *key) else { break };
             self.close(largest)?;
         }
@@ -141,11 +146,11 @@ impl LogBuilder {
     /// Records that a thread wrote `end` chunks in total. If its last window ends before that, the remaining chunks are missing.
     pub(super) fn end_thread(&mut self, key: ThreadKey, end: u64) -> Result<(), ProfileError> {
         self.close(key)?;
-        let (next, depth, lost) = self.ended.get(&key).copied().unwrap_or((0, Depth::default(), 0));
+        let (next, depth, lost) = self.ended.get(&key).copied().unwrap_or((0, CallStackDepth::default(), 0));
         if next < end {
             // An empty window after the missing chunks tells readers that there is a gap.
-            let depth = Depth { is_known: false, ..depth };
-            let content = LogContent::Window;
+            let depth = CallStackDepth { is_known: false, ..depth };
+            let content = LogFrameContent::Window;
             self.find_or_open_window(&LogFrameHeader { content, key, parent: None, sequence: end, chunks: 0, lost, events: 0, depth });
             self.close(key)?;
         }
@@ -153,7 +158,7 @@ impl LogBuilder {
     }
 
     /// Returns the number of compressor entries of all open windows.
-    pub fn entries_in_memory(&self) -> usize {
+    pub fn entry_count_in_memory(&self) -> usize {
         self.open.values().map(|w| w.compressor.items_in_memory()).sum()
     }
 
@@ -162,7 +167,7 @@ impl LogBuilder {
     }
 
     /// Closes all windows and returns the size of the log in bytes.
-    pub fn close_all(&mut self) -> Result<u64, ProfileError> {
+    pub fn close_all_windows(&mut self) -> Result<u64, ProfileError> {
         let keys: Vec<ThreadKey> = self.open.keys().copied().collect();
         keys.into_iter().try_for_each(|key| self.close(key))?;
         Ok(self.log.bytes())
@@ -171,10 +176,10 @@ impl LogBuilder {
     fn find_or_open_window(&mut self, header: &LogFrameHeader) -> &mut OpenWindow {
         let (method, ended, log) = (self.method, &self.ended, self.log.path());
         self.open.entry(header.key).or_insert_with(|| {
-            let (next, depth, lost) = ended.get(&header.key).copied().unwrap_or((0, Depth::default(), 0));
+            let (next, depth, lost) = ended.get(&header.key).copied().unwrap_or((0, CallStackDepth::default(), 0));
             let is_known = depth.is_known && next == header.sequence && lost == header.lost;
-            let depth = Depth { is_known, ..depth };
-            let header = LogFrameHeader { content: LogContent::Window, chunks: 0, events: 0, depth, ..*header };
+            let depth = CallStackDepth { is_known, ..depth };
+            let header = LogFrameHeader { content: LogFrameContent::Window, chunks: 0, events: 0, depth, ..*header };
             OpenWindow { header, compressor: method.compressor(), journal: journal_path(log, header.key), journal_bytes: 0 }
         })
     }

@@ -40,7 +40,7 @@ pub struct CounterLookup<'a> {
 }
 
 impl<'a> CounterLookup<'a> {
-    /// Creates the lookup for an image whose maps have a path for each event ([`ImageProfile::with_event_paths`]).
+    /// Creates the lookup for an image whose maps have a path for each event ([`ImageProfile::with_events_as_paths`]).
     pub fn new(header: &StreamHeader, image: &'a ImageProfile) -> CounterLookup<'a> {
         let mut ranges = Vec::new();
         for (index, unit) in image.units.iter().enumerate() {
@@ -80,7 +80,7 @@ impl<'a> CounterLookup<'a> {
     }
 
     /// Returns what an event of the counter's path says about its frame. `None` if [`CounterLookup::decode`] returns `None`.
-    pub fn role(&self, counter: u32) -> Option<PathRole> {
+    pub fn path_role(&self, counter: u32) -> Option<PathRole> {
         if let Some(known) = self.roles.borrow().get(&counter) {
             return *known;
         }

@@ -6,7 +6,7 @@
 //! header is the same afterwards.
 
 use crate::error::ProfileError;
-use crate::raw::{RawSetup, RegionFile, has_kind};
+use crate::raw::{RawFileSetup, RawRegionFile, has_kind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -128,8 +128,8 @@ impl LiveStream {
     pub fn open(path: &Path, to_drain: bool) -> Result<LiveStream, ProfileError> {
         let action = if to_drain { "write" } else { "read" };
         let file = OpenOptions::new().read(true).write(to_drain).open(path).map_err(ProfileError::io(path, action))?;
-        let raw = RegionFile::new(path, file)?;
-        let RawSetup { header, units, image_path } = raw.read_setup(FileKind::STREAM_FILE)?;
+        let raw = RawRegionFile::new(path, file)?;
+        let RawFileSetup { header, units, image_path } = raw.read_setup(FileKind::STREAM_FILE)?;
         if header.region_stride != region_stride(REGION_WORDS) {
             let what = format!("expected regions of {} bytes, found {}", region_stride(REGION_WORDS), header.region_stride);
             return Err(ProfileError::RawCorrupt { path: path.to_owned(), offset: offset_of!(RawHeader, region_stride) as u64, what });

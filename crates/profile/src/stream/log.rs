@@ -7,7 +7,7 @@
 //! windows that are not finished ([`super::builder`]).
 
 use super::live::{StreamHeader, ThreadKey};
-use super::symbol::{Depth, Symbol};
+use super::symbol::{CallStackDepth, Symbol};
 use crate::error::ProfileError;
 use crate::private;
 use std::fs::{File, OpenOptions};
@@ -40,7 +40,7 @@ const EVENTS_COMPRESSION_LEVEL: i32 = 1;
 const WINDOW_COMPRESSION_LEVEL: i32 = 6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogContent {
+pub enum LogFrameContent {
     Events,
     /// A grammar of symbols.
     Window,
@@ -49,7 +49,7 @@ pub enum LogContent {
 /// Header of a frame, which is a section of the log with the events of consecutive chunks of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogFrameHeader {
-    pub content: LogContent,
+    pub content: LogFrameContent,
     pub key: ThreadKey,
     /// ID of the parent process, if the stream began with a `fork`.
     pub parent: Option<u32>,
@@ -62,37 +62,37 @@ pub struct LogFrameHeader {
     /// Number of events or, in a window, of symbols.
     pub events: u64,
     /// Depth of the call stack at the end of the window. Unused in frames of events.
-    pub depth: Depth,
+    pub depth: CallStackDepth,
 }
 
 #[derive(Debug)]
-pub struct LogWriter {
+pub struct StreamLogWriter {
     path: PathBuf,
     file: File,
     bytes: u64,
 }
 
-impl LogWriter {
-    pub fn create(path: &Path, header: &StreamHeader) -> Result<LogWriter, ProfileError> {
+impl StreamLogWriter {
+    pub fn create(path: &Path, header: &StreamHeader) -> Result<StreamLogWriter, ProfileError> {
         let file = private::create_file(path).map_err(ProfileError::io(path, "write"))?;
-        let mut log = LogWriter { path: path.to_owned(), file, bytes: 0 };
+        let mut log = StreamLogWriter { path: path.to_owned(), file, bytes: 0 };
         let section = Section { tag: STREAM_HEADER_TAG, layout: LOG_VERSION, ..Section::default() }
             .to_bytes(&encode(header), HEADER_COMPRESSION_LEVEL);
         log.write(&[&FileHeader::new(FileKind::STREAM_LOG, LOG_VERSION).to_bytes()[..], &section].concat())?;
         Ok(log)
     }
 
-    pub fn reopen(path: &Path) -> Result<LogWriter, ProfileError> {
+    pub fn reopen(path: &Path) -> Result<StreamLogWriter, ProfileError> {
         let file = OpenOptions::new().append(true).open(path).map_err(ProfileError::io(path, "write"))?;
         let bytes = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
-        Ok(LogWriter { path: path.to_owned(), file, bytes })
+        Ok(StreamLogWriter { path: path.to_owned(), file, bytes })
     }
 
     /// Compresses `content` and appends it to the log as a frame.
     pub fn append(&mut self, header: &LogFrameHeader, content: &[u8]) -> Result<(), ProfileError> {
         let level = match header.content {
-            LogContent::Events => EVENTS_COMPRESSION_LEVEL,
-            LogContent::Window => WINDOW_COMPRESSION_LEVEL,
+            LogFrameContent::Events => EVENTS_COMPRESSION_LEVEL,
+            LogFrameContent::Window => WINDOW_COMPRESSION_LEVEL,
         };
         let packed = zstd::bulk::compress(content, level).map_err(ProfileError::io(&self.path, "write"))?;
         self.append_packed(header, &packed, content.len() as u64)
@@ -110,8 +110,8 @@ impl LogWriter {
         subject[4..8].copy_from_slice(&header.key.process.to_le_bytes());
         subject[8..].copy_from_slice(&header.key.started_ns.to_le_bytes());
         let tag = match header.content {
-            LogContent::Events => EVENTS_TAG,
-            LogContent::Window => WINDOW_TAG,
+            LogFrameContent::Events => EVENTS_TAG,
+            LogFrameContent::Window => WINDOW_TAG,
         };
         let section = Section { tag, layout: LOG_VERSION, subject, count: 0, index: &index };
         self.write(&section.packed_to_bytes(packed, unpacked))
@@ -257,7 +257,7 @@ impl StreamLog {
         let frame = &thread.frames[number];
         let content = self.content(frame)?;
         let corrupt = |what: String| ProfileError::Corrupt { path: self.path.clone(), offset: frame.offset, what };
-        if frame.header.content != LogContent::Window {
+        if frame.header.content != LogFrameContent::Window {
             return Err(corrupt("expected a window, found events. The file is a journal; read it with `trodden import`".into()));
         }
         let (window, _) = read_window(&content).map_err(|e| corrupt(e.to_string()))?;
@@ -410,8 +410,8 @@ pub(super) fn unpack_events(frame: &PackedFrame, path: &Path) -> Result<Vec<u32>
 fn parse_frame_header(bytes: &[u8; FRAME_HEADER_BYTES], offset: u64) -> Option<FramePosition> {
     let section = SectionHeader::read(bytes).ok()?;
     let content = match section.tag {
-        EVENTS_TAG => LogContent::Events,
-        WINDOW_TAG => LogContent::Window,
+        EVENTS_TAG => LogFrameContent::Events,
+        WINDOW_TAG => LogFrameContent::Window,
         _ => return None,
     };
     let index = &bytes[SECTION_HEADER_BYTES..];
@@ -429,7 +429,7 @@ fn parse_frame_header(bytes: &[u8; FRAME_HEADER_BYTES], offset: u64) -> Option<F
         chunks: number(1),
         lost: number(2),
         events: number(4),
-        depth: Depth { frames: number(5), is_known: number(6) != 0 },
+        depth: CallStackDepth { frames: number(5), is_known: number(6) != 0 },
     };
     Some(FramePosition { header, section, offset, before: 0 })
 }

@@ -18,11 +18,11 @@ mod symbol;
 
 pub use builder::{BYTES_PER_ENTRY, JOURNAL_EXTENSION, WindowBounds};
 pub use counters::{CounterLookup, FunctionIndex, PathRole};
-pub use drain::{Drain, DrainTotals};
-pub use fold::{fold_counts, write_raw};
+pub use drain::{StreamDrain, StreamDrainTotals};
+pub use fold::{count_counter_increments, write_raw};
 pub use iterations::IterationReader;
 pub use live::{LiveStream, LiveThread, StreamChunk, StreamHeader, ThreadKey, is_stream_file};
 pub use log::{StreamLog, ThreadLog};
-pub use nesting::{Nesting, NestingStep, StreamActivation, UnclearFrames};
+pub use nesting::{Nesting, NestingStep, StreamActivation, UnclearFrameCounts};
 pub use segments::SegmentReader;
-pub use symbol::{Depth, Symbol};
+pub use symbol::{CallStackDepth, Symbol};

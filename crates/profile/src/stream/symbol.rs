@@ -49,7 +49,7 @@ impl Symbol {
     }
 
     /// Returns the counter that a counting build would have incremented; `None` if no path ended or reached a call.
-    pub fn counted(self) -> Option<u32> {
+    pub fn counter_to_increment(self) -> Option<u32> {
         match self {
             Symbol::Path(counter) | Symbol::Exit(counter) => Some(counter),
             Symbol::Enter(_) | Symbol::Unwound(_) | Symbol::Inherited(_) => None,
@@ -57,7 +57,7 @@ impl Symbol {
     }
 
     /// Returns how many frames the symbol pops from the call stack, and whether it pushes one.
-    pub fn effect(self) -> FrameEffect {
+    pub fn frame_effect(self) -> FrameEffect {
         match self {
             Symbol::Path(_) => FrameEffect::default(),
             Symbol::Exit(_) => FrameEffect { closes: 1, opens: false },
@@ -69,21 +69,21 @@ impl Symbol {
 
 /// Depth of a thread's call stack, with which depths in events are converted to numbers of unwound frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Depth {
+pub struct CallStackDepth {
     /// Number of live frames.
     pub frames: u64,
     /// Whether `frames` is the depth to which events refer. False after a gap in the stream.
     pub is_known: bool,
 }
 
-impl Default for Depth {
+impl Default for CallStackDepth {
     /// Returns the depth at the beginning of a stream, before any frame.
-    fn default() -> Depth {
-        Depth { frames: 0, is_known: true }
+    fn default() -> CallStackDepth {
+        CallStackDepth { frames: 0, is_known: true }
     }
 }
 
-impl Depth {
+impl CallStackDepth {
     /// Converts the next event to a symbol. Returns `None` for a resumption that unwinds no frames.
     #[inline]
     pub fn next_symbol(&mut self, event: Event) -> Option<Symbol> {
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn resume_depths_become_numbers_of_unwound_frames() {
-        let mut depth = Depth::default();
+        let mut depth = CallStackDepth::default();
         let events = [Event::Inherited(9), Event::Enter(1), Event::Enter(5), Event::Enter(5), Event::Resume(2), Event::Resume(2)];
         let symbols: Vec<_> = events.into_iter().filter_map(|e| depth.next_symbol(e)).collect();
         assert_eq!(symbols[4..], [Symbol::Unwound(2)]);

@@ -9,7 +9,7 @@ use trodden_flow::part::Ends;
 use trodden_flow::plan::RegisterAction;
 use trodden_flow::{DagEdgeId, Edge, Node, Origin};
 use trodden_profile::forks::balance_forks;
-use trodden_profile::procedures::measured_procedure;
+use trodden_profile::procedures::build_measured_procedure;
 use trodden_profile::{FunctionPaths, PathEnd, PathStart};
 use trodden_testkit::{Random, RandomFunction};
 use trodden_unit::{BlockKind, EdgeKind, FunctionMap};
@@ -226,7 +226,7 @@ fn check_procedure(seed: u64, subject: &RandomFunction, paths: &FunctionPaths, c
     if paths.unfinished.iter().any(|u| u.count < 0) {
         return;
     }
-    let procedure = measured_procedure(&subject.map, counts).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+    let procedure = build_measured_procedure(&subject.map, counts).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     for (edge, executed) in procedure.dag.edges().iter().zip(&procedure.frequencies) {
         if let Origin::Real(e) | Origin::Leave(e) = edge.origin
             && subject.map.graph.kind(e) != EdgeKind::Reach

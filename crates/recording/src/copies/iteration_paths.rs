@@ -15,7 +15,7 @@ use std::path::Path;
 use trodden_flow::part::Ends;
 use trodden_flow::{DagEdgeId, Origin};
 use trodden_partition::setup::{DivisibleTask, distribute};
-use trodden_profile::iterations::{CountedIterations, add_counted_iterations, counts_iterations};
+use trodden_profile::iterations::{IterationPathCounters, add_counted_iterations, counts_iterations};
 use trodden_profile::{ImageProfile, Profile};
 use trodden_text::words::plural;
 use trodden_unit::experiment::SettingsFile;
@@ -150,7 +150,7 @@ fn merge(
     uncounted: &BTreeSet<NamedFunction>,
 ) -> (Vec<ImageProfile>, Vec<String>) {
     let (mut images, mut differences) = (Vec::new(), Vec::new());
-    let mut first: BTreeMap<FunctionKey, CountedIterations> = BTreeMap::new();
+    let mut first: BTreeMap<FunctionKey, IterationPathCounters> = BTreeMap::new();
     let is_in = |names: &BTreeSet<NamedFunction>, unit: &str, name: &str| names.contains(&(unit.to_owned(), name.to_owned()));
     for (copy, profile) in profiles.into_iter().enumerate() {
         let mut own = BTreeMap::new();

@@ -51,8 +51,8 @@ use trodden_driver::recipe::OsText;
 use trodden_flow::part::Measure;
 use trodden_launch::{Engine, StopFlag};
 use trodden_partition::{PartitionStrategy, ProfitableProcedures};
-use trodden_profile::copies::{CopyMeasurements, counted_hits, edge_differences, edges, merge_copies, path_differences};
-use trodden_profile::{Collected, CopyDivergence, ProcessEnding, Profile, Run};
+use trodden_profile::copies::{CopyMeasurements, counted_probe_hits, edge_differences, edges, merge_copies, path_differences};
+use trodden_profile::{CollectedProfile, CopyDivergence, ProcessEnding, Profile, Run};
 use trodden_unit::{IterationSet, SegmentSet};
 
 /// The environment in which copies are made and run.
@@ -202,7 +202,7 @@ pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyI
     let CountedCopies { profile, measurements, differences, outcome } = counted.map_err(|error| work.finish_with_error(error, &stop))?;
     drop(stop);
     // The profile is stored first, because later steps may fail, such as writing output to a closed pipe.
-    deliver(&Collected { profile, problems: Vec::new() }, &job.what.destination, context.recording)?;
+    deliver(&CollectedProfile { profile, problems: Vec::new() }, &job.what.destination, context.recording)?;
     Ok(CopiesRecorded::new(job, work, outcome, differences, Some(measurements), context))
 }
 
@@ -293,7 +293,7 @@ fn collect_measurements(
         confirmed: 0,
         times: copies.iter().map(|copy| copy.times.clone()).collect(),
         attempts,
-        counted_hits: options.count_hits.then(|| copies.iter().map(|copy| counted_hits(&copy.profile)).collect()),
+        counted_hits: options.count_hits.then(|| copies.iter().map(|copy| counted_probe_hits(&copy.profile)).collect()),
         baseline: None,
     })
 }

@@ -18,7 +18,7 @@ use trodden_driver::experiment;
 use trodden_driver::recipe::OsText;
 use trodden_driver::variant::{self, Defaults};
 use trodden_launch::StopFlag;
-use trodden_profile::{Collected, ImageProfile, Profile};
+use trodden_profile::{CollectedProfile, ImageProfile, Profile};
 use trodden_unit::Settings;
 
 /// Maximum weight of the functions that all copies count, as a percentage of the total weight.
@@ -113,7 +113,7 @@ pub fn record_with_partition<P: Partition>(
     });
     let (profile, differences, outcome) = counted.map_err(|error| work.finish_with_error(error, &stop))?;
     drop(stop);
-    let delivered = deliver(&Collected { profile, problems: Vec::new() }, &job.what.destination, context.recording)?;
+    let delivered = deliver(&CollectedProfile { profile, problems: Vec::new() }, &job.what.destination, context.recording)?;
     partition.store_results(job, delivered.run, work.path(), context)?;
     Ok(CopiesRecorded::new(job, work, outcome, differences, None, context))
 }

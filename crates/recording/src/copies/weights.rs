@@ -17,7 +17,7 @@ use trodden_driver::experiment;
 use trodden_driver::recipe::OsText;
 use trodden_driver::variant::LinkInputs;
 use trodden_partition::PartitionStrategy;
-use trodden_profile::merge::{BuildPolicy, Merger};
+use trodden_profile::merge::{BuildPolicy, ProfileMerger};
 use trodden_profile::{Profile, RunEntry, RunStore};
 use trodden_stored::named;
 use trodden_unit::Identity;
@@ -109,7 +109,7 @@ fn describe_run(run: &RunEntry) -> String {
 /// Merges profiles of a build, after scaling the counts of each profile so that all have the same total.
 fn merge_with_equal_weights(mut profiles: Vec<Profile>, identity: Identity) -> Option<Profile> {
     let most = profiles.iter().map(|profile| count_path_executions(profile, identity)).max()?;
-    let mut sum = Merger::new(BuildPolicy::Separate);
+    let mut sum = ProfileMerger::new(BuildPolicy::Separate);
     for (at, profile) in profiles.iter_mut().enumerate() {
         let own = count_path_executions(profile, identity);
         profile.images.retain(|image| image.identity == identity);

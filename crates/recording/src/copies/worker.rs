@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trodden_launch::temporary::{self, TemporaryFolder};
 use trodden_profile::copies::CopyTimes;
-use trodden_profile::stream::DrainTotals;
+use trodden_profile::stream::StreamDrainTotals;
 use trodden_profile::{Run, collect, raw_files};
 use trodden_sequence::CompressionMethod;
 use trodden_stored::place::{LOG_EXTENSION, files_with_extension, move_logs};
@@ -42,7 +42,7 @@ pub fn run_worker(folder: &Path, copy: usize, result: &Path, context: &Recording
         spec.sampled.then(|| BurstThread::start(BurstFiles::from_folder(run_folders.raw.path()), FIRST_RUN_BURSTS)).transpose()?;
     let (status, drained) = match spec.streamed {
         true => drain_during(run_folders.raw.path(), CompressionMethod::Phrases, || command.status()),
-        false => (command.status(), Ok(DrainTotals::default())),
+        false => (command.status(), Ok(StreamDrainTotals::default())),
     };
     let wall_ns = clock.elapsed().as_nanos() as u64;
     bursting.map(BurstThread::stop);

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use trodden_launch::process::wait_forwarding;
-use trodden_profile::stream::{Drain, DrainTotals, LiveStream, StreamLog, fold_counts, is_stream_file, write_raw};
+use trodden_profile::stream::{LiveStream, StreamDrain, StreamDrainTotals, StreamLog, count_counter_increments, is_stream_file, write_raw};
 use trodden_profile::{ProcessEnding, Run, collect as collect_profile, is_raw_file, raw_files};
 use trodden_sequence::CompressionMethod;
 use trodden_stored::place::{self, LOG_EXTENSION, STREAM_EXTENSION, files_with_extension, move_logs, streams_folder_of};
@@ -110,7 +110,7 @@ pub fn record_complete_streams(what: &RecordedCommand, options: StreamOptions, c
 }
 
 /// Calls `run` while another thread drains the streams that programs write to a folder. Returns the results of both.
-pub fn drain_during<T>(folder: &Path, method: CompressionMethod, run: impl FnOnce() -> T) -> (T, Result<DrainTotals>) {
+pub fn drain_during<T>(folder: &Path, method: CompressionMethod, run: impl FnOnce() -> T) -> (T, Result<StreamDrainTotals>) {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let recorder = scope.spawn(|| drain(StreamRecorder::new(folder, method), &is_over));
@@ -120,7 +120,7 @@ pub fn drain_during<T>(folder: &Path, method: CompressionMethod, run: impl FnOnc
     })
 }
 
-fn drain(mut recorder: StreamRecorder, is_over: &AtomicBool) -> Result<DrainTotals> {
+fn drain(mut recorder: StreamRecorder, is_over: &AtomicBool) -> Result<StreamDrainTotals> {
     let mut pause = MIN_PAUSE;
     while !is_over.load(Ordering::Relaxed) {
         if recorder.poll()? == 0 {
@@ -135,7 +135,7 @@ fn drain(mut recorder: StreamRecorder, is_over: &AtomicBool) -> Result<DrainTota
 }
 
 /// Stores the logs and their profile. Returns true if they are complete.
-fn store_logs(what: &RecordedCommand, run: Run, folder: &Path, drained: &DrainTotals, context: &RecordingContext) -> Result<bool> {
+fn store_logs(what: &RecordedCommand, run: Run, folder: &Path, drained: &StreamDrainTotals, context: &RecordingContext) -> Result<bool> {
     let logs = files_with_extension(folder, LOG_EXTENSION)?;
     let mut lossy = 0;
     for log in &logs {
@@ -187,7 +187,7 @@ pub fn write_raw_counts(path: &Path) -> Result<u64> {
         log::warn!("{} of stream {} were lost, because the file was full", plural(lost.into(), "event", "events"), path.display());
     }
     let lost_threads = (0..lossy).fold(LostThreads::default(), |lost, _| lost.add_thread(LostReason::Other));
-    write_raw(&path.with_extension("raw"), log.header(), &fold_counts(&log)?, lost_threads)?;
+    write_raw(&path.with_extension("raw"), log.header(), &count_counter_increments(&log)?, lost_threads)?;
     Ok(lossy)
 }
 
@@ -201,7 +201,8 @@ pub fn import_leftover_streams(given: &[PathBuf], destination: &ProfileDestinati
         // The log that the killed recorder did not finish, if there is one.
         let before = stream.with_extension(LOG_EXTENSION);
         let log = folder.path().join(format!("{number:04}.{LOG_EXTENSION}"));
-        let drained = Drain::resume(stream, &log, before.is_file().then_some(before.as_path()), CompressionMethod::Phrases)?;
+        let drained =
+            StreamDrain::finish_interrupted_drain(stream, &log, before.is_file().then_some(before.as_path()), CompressionMethod::Phrases)?;
         log::info!("{}: {}", stream.display(), plural(drained.events.into(), "event", "events"));
         write_lost_threads(&log, drained.lost)?;
         if drained.corrupt_bytes > 0 {

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use trodden_profile::stream::{Drain, DrainTotals, LiveStream, StreamLog, WindowBounds, is_stream_file, write_raw};
+use trodden_profile::stream::{LiveStream, StreamDrain, StreamDrainTotals, StreamLog, WindowBounds, is_stream_file, write_raw};
 use trodden_sequence::CompressionMethod;
 use trodden_stored::place::{LOG_EXTENSION, STREAM_EXTENSION, files_with_extension};
 use trodden_wire::LostThreads;
@@ -26,7 +26,7 @@ pub fn next_longer_pause(pause: Duration) -> Duration {
 pub struct StreamRecorder<'a> {
     folder: &'a Path,
     method: CompressionMethod,
-    drains: BTreeMap<u64, (Drain, PathBuf)>,
+    drains: BTreeMap<u64, (StreamDrain, PathBuf)>,
     last_search: Option<Instant>,
 }
 
@@ -57,9 +57,9 @@ impl<'a> StreamRecorder<'a> {
 
     /// Finishes the logs of all stream files in a folder, moves each log beside its stream file, and removes the stream file. The programs
     /// must have ended. Stream files of programs that only counted become raw files.
-    pub fn finish(&mut self, folder: &Path) -> Result<DrainTotals> {
+    pub fn finish(&mut self, folder: &Path) -> Result<StreamDrainTotals> {
         self.start_new_drains(folder)?;
-        let mut all = DrainTotals::default();
+        let mut all = StreamDrainTotals::default();
         for file in files_with_extension(folder, STREAM_EXTENSION)? {
             let found = inode_of(&file).and_then(|inode| self.drains.remove(&inode));
             let Some((drain, log)) = found else {
@@ -99,7 +99,7 @@ impl<'a> StreamRecorder<'a> {
             let Some(inode) = inode_of(&file).filter(|inode| !self.drains.contains_key(inode)) else { continue };
             if is_stream_file(&file) && LiveStream::open(&file, false).is_ok() {
                 let log = self.unused_log_path(&file);
-                let Ok(drain) = Drain::begin(&file, &log, self.method) else {
+                let Ok(drain) = StreamDrain::begin(&file, &log, self.method) else {
                     // A file that was moved is found in its new folder by a later search.
                     anyhow::ensure!(!file.exists(), "cannot record stream {} into {}", file.display(), log.display());
                     let _ = fs::remove_file(&log);

@@ -11,7 +11,7 @@ use crate::lines::LineCounts;
 use crate::view::{Function, View, file_of};
 use crate::words::base_name;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use trodden_profile::{DiffOptions, FunctionPlace, PathChange, ProfileDiff};
+use trodden_profile::{DiffOptions, PathChange, ProfileDifference, UnitAndFunctionIndex};
 use trodden_unit::{Identity, SourcePosition, UnitMap};
 
 /// The source functions whose line counts differ between two builds.
@@ -66,7 +66,7 @@ impl FunctionLines {
 /// Compares the functions whose paths `found` could not compare, by source lines. Functions that were compared are removed from `found`'s
 /// lists of functions without a counterpart.
 #[must_use]
-pub fn compare(before: &View, after: &View, found: &mut ProfileDiff, options: &DiffOptions) -> LineDifference {
+pub fn compare(before: &View, after: &View, found: &mut ProfileDifference, options: &DiffOptions) -> LineDifference {
     let mut difference = LineDifference::default();
     if found.unmatched_before.is_empty() && found.unmatched_after.is_empty() {
         return difference;
@@ -158,7 +158,7 @@ fn find_declaration(map: &UnitMap, scope: u32) -> Option<(DeclarationFileAndLine
     Some(((map.files.get(scope.file as usize)?, scope.line), name))
 }
 
-fn find_functions<'v, 'a>(view: &'v View<'a>, places: &[FunctionPlace]) -> Vec<&'v Function<'a>> {
+fn find_functions<'v, 'a>(view: &'v View<'a>, places: &[UnitAndFunctionIndex]) -> Vec<&'v Function<'a>> {
     let by_place: HashMap<(Identity, usize), &Function> = view.functions_by_map_index();
     places.iter().filter_map(|place| by_place.get(place).copied()).collect()
 }

@@ -46,7 +46,8 @@ pub fn report_summary_json(view: &View, details: &[Option<String>], options: &Ht
         json!({
             "n": f.name.short, "f": f.name.full, "s": f.file(), "l": f.line(), "i": words::base_name(&f.image.path),
             "c": number(f.paths.entries()), "w": select::share(f.total(options.measure), view.total(options.measure)),
-            "p": f.paths.complete.len(), "u": !f.paths.all_finished(), "x": f.is_executed(), "k": f.is_cut(), "d": details[at].is_some(),
+            "p": f.paths.complete.len(), "u": !f.paths.are_all_paths_finished(), "x": f.is_executed(), "k": f.is_cut(),
+            "d": details[at].is_some(),
         })
     };
     let executed = view.functions.iter().filter(|f| f.is_executed()).count();
@@ -127,7 +128,7 @@ impl<'v, 'a> FunctionDetailsWriter<'v, 'a> {
             paths.push(path_json);
         }
         let unfinished: Vec<Value> = function.paths.unfinished.iter().take(max_paths).map(|path| details.path_json(path.into())).collect();
-        let lost = |l: &trodden_profile::LostPath| json!([l.count, first_line(function, l.head), l.head.0]);
+        let lost = |l: &trodden_profile::LostPathFragment| json!([l.count, first_line(function, l.head), l.head.0]);
         json!({
             "paths": paths, "more": ranked.len().saturating_sub(max_paths),
             "unfinished": unfinished, "more_unfinished": function.paths.unfinished.len().saturating_sub(max_paths),

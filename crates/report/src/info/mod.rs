@@ -139,7 +139,7 @@ impl ImageSummary {
     }
 
     fn add_unit(&mut self, unit: &str, map: &UnitMap, bitcode: bool, known: &mut HashSet<String>) {
-        self.not_exact.extend(exactness::reasons_of_units(std::iter::once(map)).iter().map(|i| format!("{}: {i}", map.source)));
+        self.not_exact.extend(exactness::inexactness_of_units(std::iter::once(map)).iter().map(|i| format!("{}: {i}", map.source)));
         self.bodies += map.functions.len();
         for function in &map.functions {
             known.insert(function.plain_name().to_owned());

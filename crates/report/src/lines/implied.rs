@@ -214,7 +214,7 @@ impl<'a> UnoptimisedGraphs<'a> {
     /// If `function` is unfinished or incompletely counted, records that for all functions whose code it contains (`places`).
     fn mark_incomplete(&mut self, function: &Function, places: &BTreeSet<DeclarationLine<'a>>) {
         let is_whole = !function.map.is_partial() && (!function.is_executed() || function.paths.edges.iter().any(|n| *n > 0));
-        if is_whole && function.paths.all_finished() {
+        if is_whole && function.paths.are_all_paths_finished() {
             return;
         }
         self.unfinished.extend(places);

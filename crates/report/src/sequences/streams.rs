@@ -75,7 +75,8 @@ impl SequenceReader<'_, '_> {
         match symbol {
             Symbol::Unwound(frames) => vec![self.table.leave_symbol(); frames as usize],
             Symbol::Path(counter) | Symbol::Exit(counter) => {
-                let (Some((place, _)), Some(role)) = (self.event_names.places.path(counter), self.event_names.places.role(counter)) else {
+                let (Some((place, _)), Some(role)) = (self.event_names.places.path(counter), self.event_names.places.path_role(counter))
+                else {
                     self.unknown += 1;
                     return Vec::new();
                 };

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use trodden_profile::stream::{CounterLookup, FunctionIndex, PathRole, StreamHeader};
-use trodden_profile::{EventPaths, FunctionPaths, ImageProfile};
+use trodden_profile::{EventToPathTranslator, FunctionPaths, ImageProfile};
 use trodden_stored::maps::StreamMaps;
 
 const MAX_OUTLINE_LINES: usize = 12;
@@ -18,7 +18,7 @@ pub struct EventNames<'a> {
     pub places: CounterLookup<'a>,
     counted: &'a ImageProfile,
     /// Converts events to paths, for functions that have more events than paths; `None` if a function's map is corrupt.
-    paths: RefCell<HashMap<FunctionIndex, Option<EventPaths>>>,
+    paths: RefCell<HashMap<FunctionIndex, Option<EventToPathTranslator>>>,
     functions: HashMap<FunctionIndex, &'a Function<'a>>,
     /// Two sets of names that several functions have in common, such as template instances and overloads: short names, and qualified names.
     shared: [HashSet<String>; 2],
@@ -72,7 +72,7 @@ impl<'a> EventNames<'a> {
         let function = &self.counted.units[place.unit].map.functions[place.function];
         let Some(words) = function.event_words() else { return Some(event.to_string()) };
         let mut paths = self.paths.borrow_mut();
-        let paths = paths.entry(place).or_insert_with(|| EventPaths::new(function, words).ok());
+        let paths = paths.entry(place).or_insert_with(|| EventToPathTranslator::new(function, words).ok());
         Some(paths.as_ref()?.path(event).map_or_else(|| format!("c{event}"), |path| path.to_string()))
     }
 

@@ -13,7 +13,7 @@ use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use trodden_profile::stream::{Depth, LiveStream, LiveThread, Nesting, NestingStep};
+use trodden_profile::stream::{CallStackDepth, LiveStream, LiveThread, Nesting, NestingStep};
 use trodden_stored::maps::load_maps_for_header;
 use trodden_stored::{Folders, streams as kept};
 use trodden_wire::stream::Event;
@@ -163,7 +163,7 @@ fn stream_report(
 
 fn thread_report(thread: &LiveThread, event_names: &EventNames, limit: usize) -> ThreadReport {
     let frames = thread.frames.iter().rev().filter_map(|slot| frame_report(*slot, event_names)).collect();
-    let mut depth = Depth { is_known: thread.earlier == 0, ..Depth::default() };
+    let mut depth = CallStackDepth { is_known: thread.earlier == 0, ..CallStackDepth::default() };
     let mut nesting = Nesting::new(&event_names.places);
     let mut events = Vec::new();
     for symbol in thread.events.iter().filter_map(|event| depth.next_symbol(*event)) {

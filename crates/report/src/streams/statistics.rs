@@ -100,7 +100,7 @@ fn thread_report(log: &StreamLog, thread: &ThreadLog, places: &CounterLookup) ->
         for (symbol, times) in grammar.terminals().iter().zip(grammar.terminal_counts()) {
             match Symbol::from_number(*symbol) {
                 Some(Symbol::Enter(_)) => report.calls += times,
-                Some(Symbol::Path(counter) | Symbol::Exit(counter)) => match places.role(counter) {
+                Some(Symbol::Path(counter) | Symbol::Exit(counter)) => match places.path_role(counter) {
                     Some(PathRole::Call) => report.arrivals += times,
                     _ => report.paths += times,
                 },
@@ -134,7 +134,7 @@ struct StackEffect {
 impl StackEffect {
     fn from_symbol(symbol: u64, function: impl Fn(Symbol) -> Option<FunctionIndex>) -> StackEffect {
         let Some(symbol) = Symbol::from_number(symbol) else { return StackEffect::default() };
-        let effect = symbol.effect();
+        let effect = symbol.frame_effect();
         let closes = vec![function(symbol); effect.closes as usize];
         let opens: Vec<_> = effect.opens.then(|| function(symbol)).into_iter().collect();
         StackEffect { closes, deepest: opens.len() as i64, opens, mismatched: 0 }

@@ -20,7 +20,7 @@ pub fn warn_of_inexact_counts(profile: &Profile) {
     if profile.sampling.is_some() {
         warn("the profile is sampled, so code without a count may have been executed");
     }
-    profile.inexact().iter().for_each(|inexact| note(format_args!("not exact: {inexact}")));
+    profile.inexactness_reasons().iter().for_each(|inexact| note(format_args!("not exact: {inexact}")));
 }
 
 /// Warns about corrupt parts of a profile, and notes which source files could not be read.

@@ -9,7 +9,7 @@ use std::fs;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::ExitCode;
-use trodden_profile::store::Leftover;
+use trodden_profile::store::LeftoverFile;
 use trodden_profile::{RunEntry, RunStore};
 use trodden_report::runs::{run_json, table};
 use trodden_report::words::plural;
@@ -21,15 +21,16 @@ pub fn run(job: &RunsArguments) -> Result<ExitCode> {
     match &job.command {
         None if job.json => {
             let runs: Vec<Value> = store.list()?.iter().map(run_json).collect();
-            let leftovers: Vec<Value> = store.leftovers()?.iter().map(|file| json!({"path": file.path, "bytes": file.bytes})).collect();
-            let unreadable: Vec<Value> = store.unreadable()?.iter().map(|u| json!({"path": u.path, "why": u.why})).collect();
+            let leftovers: Vec<Value> =
+                store.find_leftover_files()?.iter().map(|file| json!({"path": file.path, "bytes": file.bytes})).collect();
+            let unreadable: Vec<Value> = store.unreadable_profiles()?.iter().map(|u| json!({"path": u.path, "why": u.why})).collect();
             let all = json!({"schema_version": SCHEMA_VERSION, "runs": runs, "leftovers": leftovers, "unreadable": unreadable});
             print(&json_text(&all)?)?
         }
         None => {
             print_text(&table(&store.list()?))?;
-            note_leftover_files(&store.leftovers()?);
-            store.unreadable()?.iter().for_each(|u| warn(format_args!("cannot read a profile in the run store: {}", u.why)));
+            note_leftover_files(&store.find_leftover_files()?);
+            store.unreadable_profiles()?.iter().for_each(|u| warn(format_args!("cannot read a profile in the run store: {}", u.why)));
         }
         Some(RunsCommand::Remove { runs, leftovers }) => {
             let chosen = select_runs(&store, runs)?;
@@ -38,7 +39,7 @@ pub fn run(job: &RunsArguments) -> Result<ExitCode> {
                 note(format_args!("removed {}", plural(chosen.len() as u128, "run", "runs")));
             }
             if *leftovers {
-                remove_leftover_files(&store.leftovers()?)?;
+                remove_leftover_files(&store.find_leftover_files()?)?;
             }
         }
         Some(RunsCommand::Suite { suite, runs }) => {
@@ -50,9 +51,9 @@ pub fn run(job: &RunsArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn note_leftover_files(left: &[Leftover]) {
+fn note_leftover_files(left: &[LeftoverFile]) {
     // A recording that is killed before it counts anything leaves an empty folder, which is not worth a note.
-    let left: Vec<Leftover> = left.iter().filter(|file| file.bytes > 0).cloned().collect();
+    let left: Vec<LeftoverFile> = left.iter().filter(|file| file.bytes > 0).cloned().collect();
     if !left.is_empty() {
         note(format_args!(
             "killed recordings left {} ({}). To store raw counts as a run, use `trodden import FOLDER`; to remove everything, use \
@@ -64,7 +65,7 @@ fn note_leftover_files(left: &[Leftover]) {
     }
 }
 
-fn remove_leftover_files(left: &[Leftover]) -> Result<()> {
+fn remove_leftover_files(left: &[LeftoverFile]) -> Result<()> {
     for file in left {
         let removed = if file.path.is_dir() { fs::remove_dir_all(&file.path) } else { fs::remove_file(&file.path) };
         removed.with_context(|| format!("cannot remove {}", file.path.display()))?;
@@ -73,7 +74,7 @@ fn remove_leftover_files(left: &[Leftover]) -> Result<()> {
     Ok(())
 }
 
-fn format_megabytes(left: &[Leftover]) -> String {
+fn format_megabytes(left: &[LeftoverFile]) -> String {
     format!("{:.1} MB", left.iter().map(|file| file.bytes).sum::<u64>() as f64 / 1e6)
 }
 

@@ -20,7 +20,7 @@ use trodden_distributed::occurrences::occurrences;
 use trodden_distributed::path_profile::path_profile;
 use trodden_distributed::place::TraceLocation;
 use trodden_driver::other_programs::checked_stdout;
-use trodden_profile::{Collected, Run};
+use trodden_profile::{CollectedProfile, Run};
 use trodden_recording::{ProfileDestination, deliver, new_run};
 use trodden_report::input_kind::InputKind;
 use trodden_report::select::limit;
@@ -166,7 +166,7 @@ pub fn import(file: &Path, destination: &ProfileDestination) -> Result<()> {
     let recording = recording_context();
     let profile = path_profile(&trace, Run { suite: destination.suite.clone(), ..new_run() })?;
     note("the profile has paths of machine code, whose control flow graphs are taken from the trace");
-    deliver(&Collected { profile, problems: Vec::new() }, destination, &recording).map(drop)
+    deliver(&CollectedProfile { profile, problems: Vec::new() }, destination, &recording).map(drop)
 }
 
 /// Tries each collector on this program or on a small program that it compiles. Returns the names of the collectors that work. If none

@@ -96,7 +96,7 @@ struct UntestedReportParts<'r, 'v, 'a> {
 fn write_report(job: &UntestedArguments, color: Color, parts: &UntestedReportParts, sources: &SourceCache, directory: &str) -> Result<()> {
     let UntestedReportParts { paths: untested, across, schemes, has_segments_only } = parts;
     if let Some(file) = &job.sarif {
-        let mut log = sarif::untested_paths_sarif(untested_paths_sarif, sources);
+        let mut log = sarif::untested_paths_sarif(untested, sources);
         across.iter().for_each(|segments| segments.add_to_sarif(&mut log, sources));
         return output::write_report(file, &json_text(&log)?, "the untested paths are");
     }

@@ -270,7 +270,7 @@ fn count_streamed_steps(store: &RunStore, entry: &RunEntry) -> (u64, u64) {
     for file in std::fs::read_dir(store.streams(entry.number)).into_iter().flatten().map(|e| e.unwrap().path()) {
         let log = StreamLog::open(&file).unwrap();
         let profile = store.load(entry).unwrap();
-        let image = profile.images.iter().find(|i| i.identity == log.header().image).unwrap().with_event_paths();
+        let image = profile.images.iter().find(|i| i.identity == log.header().image).unwrap().with_events_as_paths();
         let places = CounterLookup::new(log.header(), &image);
         let is_step = |counter: u32| places.function(places.path(counter).unwrap().0).name == "step";
         for thread in log.threads() {

@@ -215,7 +215,7 @@ fn exceptions_take_their_own_paths() {
     // The guarded function continues unwinding with its own code, so all its paths are complete.
     let guarded = decode_paths(&profile, "_Z7guardedi");
     assert_eq!((guarded.entries(), guarded.total()), (100, 100));
-    assert!(guarded.all_finished());
+    assert!(guarded.are_all_paths_finished());
 }
 
 #[test]

@@ -175,7 +175,7 @@ fn check_frames_nest(place: &Place, profile: &Profile) -> Vec<(u64, usize)> {
     let mut threads = Vec::new();
     for file in std::fs::read_dir(place.path("streamed.trodden.streams")).unwrap().map(|e| e.unwrap().path()) {
         let log = StreamLog::open(&file).unwrap();
-        let image = profile.images.iter().find(|i| i.identity == log.header().image).unwrap().with_event_paths();
+        let image = profile.images.iter().find(|i| i.identity == log.header().image).unwrap().with_events_as_paths();
         let places = CounterLookup::new(log.header(), &image);
         for thread in log.threads() {
             let (mut nesting, mut unwound, mut uncalled) = (Nesting::new(&places), 0, 0);
@@ -191,7 +191,7 @@ fn check_frames_nest(place: &Place, profile: &Profile) -> Vec<(u64, usize)> {
                 true
             })
             .unwrap();
-            let unclear = nesting.unclear();
+            let unclear = nesting.unclear_frame_counts();
             assert_eq!((unclear.vanished, unclear.unseen), (0, 0), "thread {:?}", thread.key);
             assert_eq!(uncalled, 0, "frames whose call is not known");
             threads.push((unwound, nesting.frames().len()));

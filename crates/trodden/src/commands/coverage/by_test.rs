@@ -7,7 +7,7 @@ use crate::output::{json_text, print};
 use anyhow::{Context, Result, ensure};
 use trodden_coverage::by_test::CoverageOfTests;
 use trodden_coverage::{CoverageMapping, LineExecutions};
-use trodden_profile::{Maps, Profile};
+use trodden_profile::{Profile, UnitMapsByIdentity};
 use trodden_stored::named;
 
 pub fn run(job: &SuiteOrderArguments) -> Result<()> {
@@ -16,10 +16,10 @@ pub fn run(job: &SuiteOrderArguments) -> Result<()> {
     let files = CoverageFileSelection { object: job.object.clone(), include, ..CoverageFileSelection::default() };
     let runs = named::runs_of_suite(&job.suite)?;
     let progress = Progress::new(runs.len(), "runs");
-    let (mut tests, mut maps) = (CoverageOfTests::default(), Maps::new());
+    let (mut tests, mut maps) = (CoverageOfTests::default(), UnitMapsByIdentity::new());
     let mut inexact = None;
     for entry in &runs {
-        let found = Profile::recover_sharing(&entry.profile, &mut maps)?;
+        let found = Profile::recover_with_shared_maps(&entry.profile, &mut maps)?;
         named::describe_losses(&entry.profile, &found.lost).iter().for_each(warn);
         let places = files.include.iter().map(|place| format!(" --file {place}")).collect::<String>();
         let run = || format!("run {}{places}", entry.number);

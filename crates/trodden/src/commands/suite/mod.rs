@@ -16,7 +16,7 @@ use trodden_analysis::git::{self, UnifiedDiff};
 use trodden_analysis::suite::Suite;
 use trodden_analysis::suite::cover::{CoverProblem, find_cheapest_cover, find_greedy_cover};
 use trodden_analysis::suite::order::{OrderBy, average_covered, order_tests};
-use trodden_profile::{Maps, Profile, RunStore};
+use trodden_profile::{Profile, RunStore, UnitMapsByIdentity};
 use trodden_report::escape;
 use trodden_report::suite::{self as shown, RedundantTests, SCHEMA_VERSION, SuiteCost, TestOrder};
 use trodden_report::words::plural;
@@ -68,9 +68,9 @@ fn list_suites(as_json: bool) -> Result<()> {
 fn load_suite(name: &str, functions: &SuiteFunctionSelection) -> Result<Suite> {
     let runs = named::runs_of_suite(name)?;
     let progress = Progress::new(runs.len(), "runs");
-    let (mut suite, mut maps) = (Suite::default(), Maps::new());
+    let (mut suite, mut maps) = (Suite::default(), UnitMapsByIdentity::new());
     for entry in &runs {
-        let found = Profile::recover_sharing(&entry.profile, &mut maps)?;
+        let found = Profile::recover_with_shared_maps(&entry.profile, &mut maps)?;
         named::describe_losses(&entry.profile, &found.lost).iter().for_each(warn);
         let profile = found.profile;
         if profile.sampling.is_some() {
