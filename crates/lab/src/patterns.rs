@@ -1,6 +1,6 @@
 //! `trodden-lab patterns`: repetition in a sequence of paths and calls: hot subpaths, iterations, phases.
 
-use crate::cli::{Length, PatternKind, Patterns};
+use crate::cli::{LengthRange, PatternKind, PatternsArguments};
 use crate::sequence::print_document;
 use anyhow::{Result, bail, ensure};
 use std::process::ExitCode;
@@ -15,17 +15,17 @@ use trodden_stored::named;
 
 const SCHEMA_VERSION: u32 = 2;
 /// Default range of lengths for hot subpaths, in paths.
-const DEFAULT_HOT_LENGTH: Length = Length { min: 2, max: 50 };
+const DEFAULT_HOT_SUBPATH_LENGTH: LengthRange = LengthRange { min: 2, max: 50 };
 /// Default of `--threshold` for hot subpaths, in percent.
 const DEFAULT_HOT_SHARE_PERCENT: f64 = 1.0;
 /// Default number of consecutive iterations.
-const DEFAULT_ITERATIONS: usize = 4;
+const DEFAULT_ITERATIONS_PER_PATTERN: usize = 4;
 /// Default of `--threshold` for iterations, in percent: how often a repeating pattern must continue after its beginning.
 const DEFAULT_PATTERN_SHARE_PERCENT: f64 = 90.0;
 /// Default maximum number of phases, because the chart has a colour for each.
 const DEFAULT_MAX_PHASES: usize = 10;
 
-pub fn run(job: &Patterns) -> Result<ExitCode> {
+pub fn run(job: &PatternsArguments) -> Result<ExitCode> {
     let kind = InputKind::detect(&job.file)?;
     let given = [
         ("--length", job.length.is_some(), job.kind != PatternKind::Phases),
@@ -43,8 +43,8 @@ pub fn run(job: &Patterns) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn find_hot_subpaths(job: &Patterns, kind: InputKind) -> Result<()> {
-    let Length { min, max } = job.length.unwrap_or(DEFAULT_HOT_LENGTH);
+fn find_hot_subpaths(job: &PatternsArguments, kind: InputKind) -> Result<()> {
+    let LengthRange { min, max } = job.length.unwrap_or(DEFAULT_HOT_SUBPATH_LENGTH);
     let (threshold, top) = (job.threshold.unwrap_or(DEFAULT_HOT_SHARE_PERCENT), output::max_results(job.top, job.json));
     let question = HotQuery { shortest: min, longest: max, threshold, top };
     question.check()?;
@@ -52,8 +52,8 @@ fn find_hot_subpaths(job: &Patterns, kind: InputKind) -> Result<()> {
     print_document(SCHEMA_VERSION, job.json, &found, |out| shown::write_hot(out, &question, &found))
 }
 
-fn count_iterations(job: &Patterns, kind: InputKind) -> Result<()> {
-    let length = job.length.unwrap_or(Length { min: DEFAULT_ITERATIONS, max: DEFAULT_ITERATIONS });
+fn count_iterations(job: &PatternsArguments, kind: InputKind) -> Result<()> {
+    let length = job.length.unwrap_or(LengthRange { min: DEFAULT_ITERATIONS_PER_PATTERN, max: DEFAULT_ITERATIONS_PER_PATTERN });
     ensure!(length.min == length.max && length.max <= 64, "--length must be a single number from 1 to 64 for `patterns iterations`");
     let (share, top) = (job.threshold.unwrap_or(DEFAULT_PATTERN_SHARE_PERCENT), output::max_results(job.top, job.json));
     if kind == InputKind::Profile
@@ -74,7 +74,7 @@ fn count_iterations(job: &Patterns, kind: InputKind) -> Result<()> {
 }
 
 /// Lists the paths over iterations that the program itself counted. Returns `None` if it counted something else.
-fn list_counted_iterations(job: &Patterns, top: usize) -> Result<Option<IterationDocument>> {
+fn list_counted_iterations(job: &PatternsArguments, top: usize) -> Result<Option<IterationDocument>> {
     let counted = counted_iterations(&named::load(require_utf8_name(&job.file)?)?);
     if counted.is_empty() {
         return Ok(None);
@@ -86,7 +86,7 @@ fn list_counted_iterations(job: &Patterns, top: usize) -> Result<Option<Iteratio
     counted_document(&counted, job.length.map(|length| length.max), top).map(Some)
 }
 
-fn find_phases(job: &Patterns, kind: InputKind) -> Result<()> {
+fn find_phases(job: &PatternsArguments, kind: InputKind) -> Result<()> {
     let top = job.top.unwrap_or(DEFAULT_MAX_PHASES);
     ensure!(top > 0, "--top must be at least 1 for `patterns phases`");
     let recording = find_stream_to_read(&job.file, kind, "patterns")?;

@@ -23,7 +23,7 @@ const SCHEMA_VERSION: u32 = 1;
 /// Name that is shown instead of a strategy if `--max-probes` limits the probes per copy.
 const BOUNDED_PLAN_NAME: &str = "bounded";
 
-pub fn run(job: &cli::PlanJob) -> Result<ExitCode> {
+pub fn run(job: &cli::PlanArguments) -> Result<ExitCode> {
     let program = CopiedProgram::read(&job.program, folders().units.as_ref())?;
     let units = program.units();
     let profile = job.profile.as_deref().map(named::load).transpose()?;
@@ -55,7 +55,7 @@ pub fn run(job: &cli::PlanJob) -> Result<ExitCode> {
     }
     if job.json {
         let (program, procedures) = (&*job.program, procedures.len());
-        output::print_json(&PlanAnswers { schema_version: SCHEMA_VERSION, program, measured, procedures, plans: answers })?;
+        output::print_json(&PlanReport { schema_version: SCHEMA_VERSION, program, measured, procedures, plans: answers })?;
     } else {
         let mut out = output::text_writer();
         answers.iter().try_for_each(|a| a.print(&mut out))?;
@@ -64,7 +64,7 @@ pub fn run(job: &cli::PlanJob) -> Result<ExitCode> {
 }
 
 #[derive(Serialize)]
-struct PlanAnswers<'a> {
+struct PlanReport<'a> {
     schema_version: u32,
     program: &'a Path,
     /// True if frequencies were measured; false if they are estimated.
@@ -82,7 +82,7 @@ struct PlanDocument {
     /// paths are divided.
     profitable_procedures: usize,
     slowest: u64,
-    bound: BoundRow,
+    bound: LowerBoundRow,
 }
 
 #[derive(Serialize)]
@@ -97,7 +97,7 @@ struct CopyCost {
 }
 
 #[derive(Serialize)]
-struct BoundRow {
+struct LowerBoundRow {
     sequential: u64,
     ideal: u64,
     /// `None` without a profile, because estimates have frequencies of edges only.
@@ -132,7 +132,7 @@ impl PlanDocument {
             copies: plan.copies.iter().map(copy).collect(),
             profitable_procedures: plan.profitable,
             slowest: hits::slowest_copy_hits(procedures, plan, measure),
-            bound: BoundRow {
+            bound: LowerBoundRow {
                 sequential: bound.sequential,
                 ideal: bound.ideal,
                 most_frequent_path: measured.then_some(bound.path),

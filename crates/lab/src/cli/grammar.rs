@@ -6,7 +6,7 @@ use trodden_console::arguments::choices::one_of;
 use trodden_sequence::CompressionMethod;
 
 #[derive(Debug, Args)]
-pub struct GrammarJob {
+pub struct GrammarArguments {
     /// Sequence to compress: a run recorded with --whole-program (12, last, last~1), its log files, or a text file of events that
     /// starts with `#trodden events 1` or was written by `trodden-lab simulate --preset whole-program --sequence`.
     pub recording: String,

@@ -16,7 +16,7 @@ Examples:
 
 Requires a build that kept its bitcode, and LLVM's `opt` (package llvm-22). Instructions added by counting are marked with +.
 Builds made with --residual are rejected, because they do not count the known paths of loops.")]
-pub struct Loops {
+pub struct LoopsArguments {
     /// Program or shared library.
     pub program: PathBuf,
     /// Profile of the program: a file, a run (12, last, last~1) or a suite.
@@ -42,7 +42,7 @@ pub struct Loops {
     pub choices: CountingChoices,
 }
 
-impl Loops {
+impl LoopsArguments {
     /// Returns the settings that result from both groups of counting options.
     pub fn settings(&self) -> Settings {
         self.parameters.settings().or(self.choices.settings())

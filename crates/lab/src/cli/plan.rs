@@ -13,7 +13,7 @@ Examples:
   trodden-lab plan ./prog -k 8
   trodden-lab plan ./prog -k 2,4,8 --strategy sbl,pbl,p3,weighted --profile last
   trodden-lab plan ./prog -k 4 --hits labels --json")]
-pub struct PlanJob {
+pub struct PlanArguments {
     /// Instrumented program or shared library.
     pub program: PathBuf,
     /// Numbers of copies to plan for.

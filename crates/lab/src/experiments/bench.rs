@@ -97,7 +97,7 @@ pub struct BenchOptions {
 /// `--draw` or `--with`, only draws or compares stored results.
 pub fn run(options: &BenchOptions) -> Result<()> {
     if let Some(file) = &options.draw {
-        return draw(file, options.output.as_deref().unwrap_or(Path::new("target/bench")));
+        return draw_chart_of_result(file, options.output.as_deref().unwrap_or(Path::new("target/bench")));
     }
     let old = options.compare.as_deref().map(BenchResult::read).transpose()?;
     let suite = match &options.with {
@@ -118,7 +118,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
     Ok(())
 }
 
-fn draw(file: &Path, folder: &Path) -> Result<()> {
+fn draw_chart_of_result(file: &Path, folder: &Path) -> Result<()> {
     let suite = BenchResult::read(file)?;
     let stem = file.file_stem().map_or_else(|| "result".into(), |stem| folder.join(stem));
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create folder {}", folder.display()))?;
@@ -155,7 +155,7 @@ fn measure_programs(options: &BenchOptions) -> Result<Option<BenchResult>> {
     print!("{}", table::render_table(&suite));
     files.write(&suite)?;
     eprintln!("wrote {}.json, .md and .svg", files.stem.display());
-    check_result(&suite)?;
+    check_result_is_exact(&suite)?;
     Ok(Some(suite))
 }
 
@@ -188,12 +188,12 @@ fn prepare_bench<'a>(options: &BenchOptions, corpus: &'a Corpus, variants: &[Var
         variants: variants.iter().map(|v| VariantInfo { name: v.name(), about: v.about(), base: v.base().map(|b| b.name()) }).collect(),
         rows: Vec::new(),
     };
-    let suite = options.resume.as_deref().map_or(Ok(new.clone()), |file| read_resumed(file, &new))?;
+    let suite = options.resume.as_deref().map_or(Ok(new.clone()), |file| read_result_to_resume(file, &new))?;
     Ok((bench, suite))
 }
 
 /// Reads an interrupted result. Fails if it was measured with different settings, on a different machine or at a different commit.
-fn read_resumed(file: &Path, new: &BenchResult) -> Result<BenchResult> {
+fn read_result_to_resume(file: &Path, new: &BenchResult) -> Result<BenchResult> {
     let old = BenchResult::read(file)?;
     let same = old.input == new.input
         && old.instructions_input == new.instructions_input
@@ -260,7 +260,7 @@ impl ResultFiles {
 }
 
 /// Fails if outputs differ, counts are wrong, or a build or run failed.
-fn check_result(suite: &BenchResult) -> Result<()> {
+fn check_result_is_exact(suite: &BenchResult) -> Result<()> {
     for row in &suite.rows {
         let Some(figures) = row.figures() else { continue };
         if !figures.same_output {
@@ -291,14 +291,14 @@ pub fn describe_machine() -> BenchMachine {
 mod tests {
     use super::*;
 
-    fn names(asked: &[&str]) -> Vec<String> {
+    fn to_strings(asked: &[&str]) -> Vec<String> {
         resolve_variants(&asked.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>()).unwrap().iter().map(Variant::name).collect()
     }
 
     #[test]
     fn base_precedes_its_variants_and_is_listed_once() {
-        assert_eq!(names(&["gcc-coverage", "plain", "trodden"]), ["plain", "gcc", "gcc-coverage", "trodden"]);
-        assert_eq!(names(&["all", "trodden:chords=off"]).len(), Variant::names().len() + 1);
+        assert_eq!(to_strings(&["gcc-coverage", "plain", "trodden"]), ["plain", "gcc", "gcc-coverage", "trodden"]);
+        assert_eq!(to_strings(&["all", "trodden:chords=off"]).len(), Variant::to_strings().len() + 1);
         assert!(resolve_variants(&["nothing".into()]).is_err());
     }
 
@@ -307,8 +307,8 @@ mod tests {
         let suite = result::tests::create_result(&[("a", "plain", &[1.0], 1)]);
         let file = std::env::temp_dir().join(format!("trodden-lab-resume-{}.json", std::process::id()));
         std::fs::write(&file, serde_json::to_string(&suite).unwrap()).unwrap();
-        let same = read_resumed(&file, &BenchResult { rows: Vec::new(), ..suite.clone() });
-        let other = read_resumed(&file, &BenchResult { rounds: 3, ..suite.clone() });
+        let same = read_result_to_resume(&file, &BenchResult { rows: Vec::new(), ..suite.clone() });
+        let other = read_result_to_resume(&file, &BenchResult { rounds: 3, ..suite.clone() });
         std::fs::remove_file(&file).unwrap();
         assert_eq!(same.unwrap(), suite);
         assert!(other.unwrap_err().to_string().contains("5 rounds"));

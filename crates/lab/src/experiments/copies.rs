@@ -19,7 +19,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use table::{ComparedTimes, CopiesResults, CopiesRow, CopiesTimes, Setting};
+use table::{ComparedTimes, CopiesResults, CopiesRow, CopiesSetting, CopiesTimes};
 use trodden_corpus::Variant;
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
@@ -128,7 +128,7 @@ fn run_missing_settings(
     }
     let mut subject = None;
     for (&copies, strategy) in options.copies.iter().flat_map(|copies| options.strategy.iter().map(move |s| (copies, s))) {
-        let setting = Setting {
+        let setting = CopiesSetting {
             program: program.to_owned(),
             strategy: strategy.clone(),
             copies,
@@ -218,7 +218,7 @@ impl<'a> CopiesSubject<'a> {
     }
 
     /// Measures what is missing in the row of a setting. `known` is the row so far, or `None` if there is none.
-    fn measure_row(&mut self, setting: Setting, known: Option<CopiesRow>, options: &CopiesOptions) -> Result<CopiesRow> {
+    fn measure_row(&mut self, setting: CopiesSetting, known: Option<CopiesRow>, options: &CopiesOptions) -> Result<CopiesRow> {
         let (copies, strategy) = (setting.copies, setting.strategy.clone());
         let mut row = match known {
             Some(row) => row,
@@ -231,7 +231,7 @@ impl<'a> CopiesSubject<'a> {
         Ok(row)
     }
 
-    fn measure_hits(&mut self, setting: Setting, options: &CopiesOptions) -> Result<CopiesRow> {
+    fn measure_hits(&mut self, setting: CopiesSetting, options: &CopiesOptions) -> Result<CopiesRow> {
         let [sequential_hits, sequential_label_hits] = self.measure_sequential(options)?;
         let (arguments, costs) = self.record_arguments(setting.copies, &setting.strategy);
         let counting = format!("{arguments} --baseline --count-hits");
@@ -244,7 +244,7 @@ impl<'a> CopiesSubject<'a> {
         }
         let counted = read_json(&costs)?;
         let [hits, label_hits] = max_counted_hits(&counted)?;
-        let attempts = each_copy(&counted).map(|c| number_field(c, "attempts")).collect::<Result<Vec<_>>>()?;
+        let attempts = copies_in_json(&counted).map(|c| number_field(c, "attempts")).collect::<Result<Vec<_>>>()?;
         Ok(CopiesRow {
             setting,
             hits,
@@ -268,7 +268,7 @@ impl<'a> CopiesSubject<'a> {
             for (kind, [of_copy, plain, sequential]) in
                 [["wall_ns", "plain_ns", "sequential_ns"], ["cpu_ns", "plain_cpu_ns", "sequential_cpu_ns"]].into_iter().enumerate()
             {
-                for (at, copy) in each_copy(&costs).enumerate() {
+                for (at, copy) in copies_in_json(&costs).enumerate() {
                     each[kind].resize(each[kind].len().max(at + 1), f64::INFINITY);
                     lower(&mut each[kind][at], number_field(copy, of_copy)?);
                 }
@@ -337,14 +337,14 @@ fn number_field(of: &Value, name: &str) -> Result<f64> {
     of[name].as_f64().with_context(|| format!("the cost file has no field `{name}`"))
 }
 
-fn each_copy(costs: &Value) -> impl Iterator<Item = &Value> {
+fn copies_in_json(costs: &Value) -> impl Iterator<Item = &Value> {
     costs["copies"].as_array().into_iter().flatten()
 }
 
 /// Returns the numbers of hits in the copy that counted most: all hits, and hits of labels only.
 fn max_counted_hits(costs: &Value) -> Result<[f64; 2]> {
     let mut max = [0.0f64; 2];
-    for copy in each_copy(costs) {
+    for copy in copies_in_json(costs) {
         for (at, max) in max.iter_mut().enumerate() {
             *max = max.max(copy["counted"][at].as_f64().context("a copy reported no hits")?);
         }

@@ -4,7 +4,7 @@
 //! table and a chart. The delta of a numbering is the span of the executed paths' numbers divided by the number of executed paths. Programs
 //! count in hash tables, so that no paths have to be cut. `trodden-oracle delta` measures the spans.
 
-use crate::experiments::bench::plot::{Area, DrawResult};
+use crate::experiments::bench::plot::{ChartArea, DrawResult};
 use crate::experiments::bench::statistics::geometric_mean;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
@@ -59,7 +59,7 @@ struct DeltaRow {
 }
 
 impl DeltaRow {
-    fn delta(&self, span: Option<u64>) -> Option<f64> {
+    fn delta_of_span(&self, span: Option<u64>) -> Option<f64> {
         span.map(|span| span as f64 / self.paths as f64)
     }
 
@@ -123,8 +123,8 @@ fn append_row(text: &mut String, program: &str, rows: &[&DeltaRow]) {
     let share = |is: &dyn Fn(&DeltaRow) -> bool| {
         format!("{:.1} %", 100.0 * rows.iter().filter(|r| is(r)).count() as f64 / rows.len().max(1) as f64)
     };
-    let at_most = |limit: f64, span: fn(&DeltaRow) -> Option<u64>| share(&|r| r.delta(span(r)).is_some_and(|d| d <= limit));
-    let largest = |span: fn(&DeltaRow) -> Option<u64>| rows.iter().filter_map(|r| r.delta(span(r))).fold(0.0, f64::max);
+    let at_most = |limit: f64, span: fn(&DeltaRow) -> Option<u64>| share(&|r| r.delta_of_span(span(r)).is_some_and(|d| d <= limit));
+    let largest = |span: fn(&DeltaRow) -> Option<u64>| rows.iter().filter_map(|r| r.delta_of_span(span(r))).fold(0.0, f64::max);
     let ratios: Vec<f64> = rows.iter().filter_map(|r| r.ratio()).collect();
     let _ = writeln!(
         text,
@@ -164,7 +164,7 @@ fn power_label(value: &f64) -> String {
 }
 
 /// Draws figure 3.17: span against number of paths.
-fn draw_spans(area: &Area, rows: &[&DeltaRow]) -> DrawResult {
+fn draw_spans(area: &ChartArea, rows: &[&DeltaRow]) -> DrawResult {
     let max = rows.iter().filter_map(|r| r.published).max().unwrap_or(1).max(10) as f64 * 1.5;
     let paths = rows.iter().map(|r| r.paths).max().unwrap_or(1).max(10) as f64 * 1.5;
     let mut canvas = ChartBuilder::on(area)
@@ -201,7 +201,7 @@ fn draw_spans(area: &Area, rows: &[&DeltaRow]) -> DrawResult {
 }
 
 /// Draws figure 3.18: Ball-Larus delta over preferential delta, with functions sorted by ratio.
-fn draw_ratios(area: &Area, rows: &[&DeltaRow]) -> DrawResult {
+fn draw_ratios(area: &ChartArea, rows: &[&DeltaRow]) -> DrawResult {
     let mut ratios: Vec<f64> = rows.iter().filter_map(|r| r.ratio()).collect();
     ratios.sort_by(f64::total_cmp);
     let max = ratios.last().copied().unwrap_or(1.0).max(10.0) * 2.0;

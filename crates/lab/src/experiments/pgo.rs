@@ -9,7 +9,7 @@ mod branches;
 mod short;
 
 use crate::experiments::bench::instructions::InstructionCounter;
-use crate::experiments::bench::statistics::{Spread, geometric_mean};
+use crate::experiments::bench::statistics::{MedianAndRange, geometric_mean};
 use crate::experiments::bench::usage;
 use crate::experiments::show_progress;
 use anyhow::{Context, Result, bail};
@@ -27,9 +27,9 @@ use trodden_corpus::{Corpus, Input, script};
 /// Programs measured by default: dynamic programming, two compressors, an interpreter, a solver in C++, and a database.
 const DEFAULT_PROGRAMS: &[&str] = &["hmmer", "bzip2", "lua", "gzip", "minisat", "sqlite"];
 /// Name of the folder and of the profile in both builds with an edge profile.
-const SHARED_NAME: &str = "pgo";
+const SHARED_BUILD_NAME: &str = "pgo";
 /// Name of the build in which `trodden pgo` works.
-const WORK_BUILD: &str = "pgo-work";
+const INTERMEDIATE_BUILD: &str = "pgo-work";
 /// Measured builds: without a profile, with clang's profile, with the derived profile, by `trodden pgo` with edges only, and by `trodden
 /// pgo` with paths.
 const BUILDS: [&str; BUILD_COUNT] = ["plain", "pgo-clang", "pgo-edges", "pgo-trodden-edges", "pgo-trodden"];
@@ -58,7 +58,7 @@ pub struct PgoOptions {
 
 struct PgoRow {
     program: String,
-    user: [Spread; BUILD_COUNT],
+    user: [MedianAndRange; BUILD_COUNT],
     instructions: Option<[u64; BUILD_COUNT]>,
     /// Instructions of the profiling runs, by clang's and by trodden's instrumentation.
     profiling: Option<[u64; 2]>,
@@ -174,7 +174,11 @@ fn build_by_trodden_pgo(corpus: &Corpus, program: &str, build: &str, choices: &s
         words.map(|w: PathBuf| format!("'{}'", w.display())).join(" ")
     };
     let mut command = Command::new(steps::target_folder().join("release/trodden"));
-    command.arg("pgo").arg("--train").arg(recipe(Input::Train.name())).arg("--program").arg(binary_path(corpus, WORK_BUILD, program));
+    command.arg("pgo").arg("--train").arg(recipe(Input::Train.name())).arg("--program").arg(binary_path(
+        corpus,
+        INTERMEDIATE_BUILD,
+        program,
+    ));
     command.arg("-o").arg(&output);
     // For Rust programs, the compilers are passed only in variables, because build scripts would also use compilers in PATH.
     let only_variables = if corpus.is_rust(program)? { "--only-variables" } else { "" };
@@ -183,7 +187,7 @@ fn build_by_trodden_pgo(corpus: &Corpus, program: &str, build: &str, choices: &s
     // `cargo` must be trodden's, although the compilers are not.
     let builder = Variant::trodden().build_environment()?.into_iter().filter(|(name, _)| ["CARGO_BUILD", "PATH"].contains(name));
     let variables = Variant::plain().build_environment()?.into_iter().filter(|(name, _)| !["CC", "CXX"].contains(name)).chain(builder);
-    command.envs(variables).env("BUILD", WORK_BUILD).env("TRODDEN_CACHE", corpus.folder().join("store"));
+    command.envs(variables).env("BUILD", INTERMEDIATE_BUILD).env("TRODDEN_CACHE", corpus.folder().join("store"));
     let messages = steps::error_output(&mut command)?;
     let changed = messages.lines().filter(|l| l.starts_with("trodden: ") && l.contains("% of all instructions)"));
     Ok(changed.map(|l| l.trim_start_matches("trodden: ").to_owned()).collect())
@@ -197,15 +201,15 @@ fn build_with_profile(corpus: &Corpus, program: &str, profile: &Path, build: &st
     let flags = |v: &OsString| format!("{} -fprofile-use={}", v.to_string_lossy(), shared.display());
     variables.iter_mut().filter(|(name, _)| *name == "CFLAGS").for_each(|(_, v)| *v = flags(v).into());
     variables.push(("RUSTFLAGS", format!("-Cprofile-use={}", shared.display()).into()));
-    corpus.build_as(SHARED_NAME, program, &variables)?;
-    let (from, to) = (binary_path(corpus, SHARED_NAME, program), binary_path(corpus, build, program));
+    corpus.build_as(SHARED_BUILD_NAME, program, &variables)?;
+    let (from, to) = (binary_path(corpus, SHARED_BUILD_NAME, program), binary_path(corpus, build, program));
     fs::create_dir_all(to.parent().unwrap_or(Path::new("/"))).with_context(|| format!("cannot create the folder of {}", to.display()))?;
     fs::copy(&from, &to).with_context(|| format!("cannot write {}", to.display()))?;
     Ok(())
 }
 
 /// Measures the user time of each build's long run. The builds take turns.
-fn measure_times(corpus: &Corpus, program: &str, rounds: usize) -> Result<[Spread; BUILD_COUNT]> {
+fn measure_times(corpus: &Corpus, program: &str, rounds: usize) -> Result<[MedianAndRange; BUILD_COUNT]> {
     let mut seconds: [Vec<f64>; BUILD_COUNT] = Default::default();
     let mut sums: Vec<String> = Vec::new();
     for round in 1..=rounds {
@@ -220,7 +224,7 @@ fn measure_times(corpus: &Corpus, program: &str, rounds: usize) -> Result<[Sprea
     if sums.windows(2).any(|pair| pair[0] != pair[1]) {
         bail!("{program}: the output of a build with a profile differs from the output of the plain build");
     }
-    Ok(seconds.map(|of| Spread::from_values(&of)))
+    Ok(seconds.map(|of| MedianAndRange::from_values(&of)))
 }
 
 /// Counts the instructions of the short run. Runs a stripped copy, because valgrind cannot read clang's debug information.

@@ -23,7 +23,7 @@ use trodden_corpus::{Corpus, Input};
 const DEFAULT_PROGRAMS: &[&str] =
     &["gzip", "bzip2", "mawk", "minisat", "hmmer", "zstd", "lua", "linkgrammar", "quickjs", "sqlite", "gnugo", "x264"];
 /// Builds whose size is compared with that of the plain build.
-const SIZED_BUILDS: [&str; 4] = ["trodden", "ppp", "known-table", "residual"];
+const BUILDS_WITH_MEASURED_SIZE: [&str; 4] = ["trodden", "ppp", "known-table", "residual"];
 
 const SCHEMA_VERSION: u32 = 3;
 
@@ -289,7 +289,7 @@ impl<'a> ResidualSubject<'a> {
     /// Returns, for each build, the size of `.text` and the size of all loaded sections.
     fn measure_sizes(&self, tests: &Path) -> Result<BTreeMap<String, [u64; 2]>> {
         let mut sizes = BTreeMap::from([("plain".to_owned(), section_sizes(&self.corpus.program(self.program, &Variant::plain()))?)]);
-        for name in SIZED_BUILDS {
+        for name in BUILDS_WITH_MEASURED_SIZE {
             let program = match name {
                 "trodden" => self.corpus.program(self.program, &Variant::trodden()),
                 "residual" => self.corpus.folder().join("bin/residual-residual").join(self.program),

@@ -3,7 +3,7 @@
 //! Labels are those of precise selective profiling and valid for every path: no uninteresting path has the sum of an interesting path.
 //! (Copies of programs use cheaper labels if uninteresting paths cannot occur.)
 
-use super::{NamedGraph, add_cut_edges, frequencies_of, frequency_of, signed_json};
+use super::{NamedGraph, add_cut_edges, frequencies_of, frequency_of, signed_integer_json};
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -118,9 +118,9 @@ fn edges_json(named: &NamedGraph, dag: &Dag, part: &Part) -> Vec<Value> {
             "from": named.names[edge.from.index()],
             "to": named.names[edge.to.index()],
             "interesting": part.interesting.contains(id),
-            "value": signed_json(part.values[id.index()]),
+            "value": signed_integer_json(part.values[id.index()]),
             "probe": increment != 0,
-            "probe_value": signed_json(increment),
+            "probe_value": signed_integer_json(increment),
         });
         if !matches!(edge.origin, Origin::Real(_)) {
             row["dummy"] = json!(true);

@@ -12,7 +12,7 @@ mod nest;
 mod pair;
 mod show;
 
-use crate::cli::Loops;
+use crate::cli::LoopsArguments;
 use anyhow::{Context, Result, bail};
 use compile::Assembly;
 use nest::WeightedLoop;
@@ -58,19 +58,19 @@ struct HotLoop {
 /// A block of the graph, or code on an edge, in both versions.
 #[derive(Debug, Serialize)]
 struct HotBlock {
-    place: LoopPlace,
+    place: LoopCodePlace,
     line: Option<u32>,
     #[serde(serialize_with = "number")]
     plain_executions: u64,
     #[serde(serialize_with = "number")]
     counted_executions: u64,
-    lines: Vec<pair::LinePair>,
+    lines: Vec<pair::InstructionPair>,
 }
 
 /// The location in the graph that machine code belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum LoopPlace {
+enum LoopCodePlace {
     Block(u32),
     Edge(u32, u32),
     /// The landing block through which all indirect branches to this block lead.
@@ -79,7 +79,7 @@ enum LoopPlace {
 
 /// Prints the hottest loops. Fails if the profile does not contain the program or counts only unknown paths, if bitcode was not kept, or if
 /// a tool fails.
-pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
+pub fn run(job: &LoopsArguments, color: Color) -> Result<ExitCode> {
     let bytes = fs::read(&job.program).with_context(|| format!("cannot read {}", job.program.display()))?;
     let image = InstrumentedImage::read(&bytes).with_context(|| job.program.display().to_string())?;
     let profile = named::load(&job.profile)?;
@@ -112,7 +112,7 @@ pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn image_profile<'a>(profile: &'a Profile, image: &InstrumentedImage, job: &Loops) -> Result<&'a ImageProfile> {
+fn image_profile<'a>(profile: &'a Profile, image: &InstrumentedImage, job: &LoopsArguments) -> Result<&'a ImageProfile> {
     let found = profile.images.iter().find(|i| i.identity == image.identity);
     let others: Vec<&str> = profile.images.iter().map(|i| i.path.as_str()).collect();
     found.with_context(|| {
@@ -127,8 +127,8 @@ fn image_profile<'a>(profile: &'a Profile, image: &InstrumentedImage, job: &Loop
 }
 
 /// Returns the loops with the most executed instructions, in all functions or in the selected one.
-fn select_hottest<'a, 'b>(view: &'b View<'a>, image: &ImageProfile, job: &Loops) -> Result<Vec<(&'b Function<'a>, WeightedLoop)>> {
-    let of_image = || view.executed().filter(|f| f.image.identity == image.identity);
+fn select_hottest<'a, 'b>(view: &'b View<'a>, image: &ImageProfile, job: &LoopsArguments) -> Result<Vec<(&'b Function<'a>, WeightedLoop)>> {
+    let of_image = || view.executed_instructions().filter(|f| f.image.identity == image.identity);
     let wanted = |f: &&Function| job.function.as_ref().is_none_or(|name| f.name.matches(name));
     if let Some(name) = job.function.as_ref().filter(|_| !of_image().any(|f| wanted(&f))) {
         bail!("no function `{name}` was executed in {}. To list the executed functions, run `trodden report`", job.program.display());
@@ -161,12 +161,12 @@ fn compare_versions(function: &Function, found: &WeightedLoop, assembly: &Assemb
         Ok(LoopCode::new(code, &pair::CountedGraph::new(function.map, &function.paths, &assembly.labels), &found.part))
     };
     let (plain, counted) = (side(&assembly.plain)?, side(&assembly.counted)?);
-    let block = |place: LoopPlace| HotBlock {
+    let block = |place: LoopCodePlace| HotBlock {
         place,
         line: line_of(function, place),
         plain_executions: plain.executions(place),
         counted_executions: counted.executions(place),
-        lines: pair::align(&plain.instructions(place), &counted.instructions(place)),
+        lines: pair::align_instructions(&plain.instructions(place), &counted.instructions(place)),
     };
     let mut blocks: Vec<HotBlock> = pair::list_places(&plain, &counted).into_iter().map(block).collect();
     blocks.retain(|b| !b.lines.is_empty());
@@ -174,21 +174,21 @@ fn compare_versions(function: &Function, found: &WeightedLoop, assembly: &Assemb
     Ok(HotLoop {
         function: function.name.full.clone(),
         source: function.unit_map().source.clone(),
-        line: line_of(function, LoopPlace::Block(found.header)),
+        line: line_of(function, LoopCodePlace::Block(found.header)),
         header: found.header,
         iterations: found.iterations,
         share: found.weight as f64 / all.max(1) as f64,
-        plain: plain.executed() as f64 / iterations,
-        counted: counted.executed() as f64 / iterations,
+        plain: plain.executed_instructions() as f64 / iterations,
+        counted: counted.executed_instructions() as f64 / iterations,
         blocks,
     })
 }
 
 /// Returns the first source line of a block. For an edge, returns that of the branch at which the edge starts.
-fn line_of(function: &Function, place: LoopPlace) -> Option<u32> {
+fn line_of(function: &Function, place: LoopCodePlace) -> Option<u32> {
     let (block, branch) = match place {
-        LoopPlace::Block(block) | LoopPlace::Landing(block) => (function.map.blocks.get(block as usize)?, None),
-        LoopPlace::Edge(from, _) => (function.map.blocks.get(from as usize)?, function.map.blocks.get(from as usize)?.branch),
+        LoopCodePlace::Block(block) | LoopCodePlace::Landing(block) => (function.map.blocks.get(block as usize)?, None),
+        LoopCodePlace::Edge(from, _) => (function.map.blocks.get(from as usize)?, function.map.blocks.get(from as usize)?.branch),
     };
     branch.iter().chain(&block.positions).map(|p| p.line).find(|line| *line > 0)
 }

@@ -3,7 +3,7 @@
 //! The expected counts are computed without registers or increments, by looking up the logged edges among the counted paths.
 
 use super::cold::{OmittedEdges, omit_edges};
-use super::{Baseline, RegisterStep, is_obvious, plan_practical, plan_structural, plan_targeted};
+use super::{Baseline, RegisterStep, has_only_obvious_paths, plan_practical, plan_structural, plan_targeted};
 use std::collections::BTreeMap;
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
@@ -157,7 +157,7 @@ fn kept_paths_are_counted_exactly_and_omitted_ones_in_the_overflow() {
             }
         };
         partial += u64::from(plan.is_partial());
-        obvious += u64::from(is_obvious(plan.numbered_graph(), &plan.numbering));
+        obvious += u64::from(has_only_obvious_paths(plan.numbered_graph(), &plan.numbering));
         let excluded = if plan.is_partial() { &excluded } else { &none };
         check_counts(seed, &mut random, &graph, &plan, excluded);
     }

@@ -2,11 +2,11 @@
 
 use super::exact;
 use super::instructions::InstructionCounter;
-use super::overlap::{self, Margins};
-use super::result::{BenchOutcome, BenchRow, ExactnessCheck, Figures};
+use super::overlap::{self, MarginAccuracy};
+use super::result::{BenchFigures, BenchOutcome, BenchRow, ExactnessCheck};
 use super::result_cache::ResultCache;
-use super::statistics::Spread;
-use super::usage::{self, Usage};
+use super::statistics::MedianAndRange;
+use super::usage::{self, ProcessUsage};
 use crate::experiments::show_progress;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
@@ -49,12 +49,12 @@ impl PreparedVariant {
 
 struct VariantRuns<'a> {
     variant: &'a Variant,
-    usage: Vec<Usage>,
+    usage: Vec<ProcessUsage>,
     sums: Vec<String>,
     /// Overlap of each sampled profile with the full profile.
     overlaps: Vec<f64>,
     /// How often true counts are within the margins of the sampled runs' estimates.
-    margins: Margins,
+    margins: MarginAccuracy,
     /// The reason for which the variant is no longer run; `None` while it is.
     ended: Option<BenchOutcome>,
 }
@@ -68,7 +68,7 @@ impl VariantRuns<'_> {
 }
 
 /// A sampled profile's overlap with the full profile, and how often true counts are within its margins.
-type SampleAccuracy = (f64, Margins);
+type SampleAccuracy = (f64, MarginAccuracy);
 
 impl Bench<'_> {
     /// Measures a program. If a variant fails, its row has the reason.
@@ -120,8 +120,14 @@ impl Bench<'_> {
 
     fn build_variant<'a>(&self, program: &str, ready: &'a PreparedVariant, is_rust: bool) -> VariantRuns<'a> {
         let variant = &ready.variant;
-        let mut runs =
-            VariantRuns { variant, usage: Vec::new(), sums: Vec::new(), overlaps: Vec::new(), margins: Margins::default(), ended: None };
+        let mut runs = VariantRuns {
+            variant,
+            usage: Vec::new(),
+            sums: Vec::new(),
+            overlaps: Vec::new(),
+            margins: MarginAccuracy::default(),
+            ended: None,
+        };
         let unsuited = if is_rust { variant.check_rust_support().err().map(|e| e.to_string()) } else { None };
         if let Some(reason) = unsuited.or_else(|| ready.missing.clone()) {
             runs.ended = Some(BenchOutcome::Skipped { reason });
@@ -167,12 +173,12 @@ impl Bench<'_> {
     }
 
     /// Runs a variant once. Returns its resource usage, the checksum of its output, and (for sampled runs) the accuracy of the profile.
-    fn run_variant(&self, program: &str, variant: &Variant, full: Option<&Path>) -> Result<(Usage, String, Option<SampleAccuracy>)> {
+    fn run_variant(&self, program: &str, variant: &Variant, full: Option<&Path>) -> Result<(ProcessUsage, String, Option<SampleAccuracy>)> {
         let (usage, sum) = usage::measure_run(self.corpus, program, variant, self.input)?;
         let full = full.filter(|_| variant.is_sampled());
         let Some(full) = full else { return Ok((usage, sum, None)) };
         let sampled = self.corpus.sampled_profile(program, variant, self.input);
-        Ok((usage, sum, Some((overlap::compute_overlap(full, &sampled)?, Margins::compare(full, &sampled)?))))
+        Ok((usage, sum, Some((overlap::compute_overlap(full, &sampled)?, MarginAccuracy::compare(full, &sampled)?))))
     }
 
     /// Returns the full profile if there are sampled variants. If recording the profile fails, these variants fail, too.
@@ -202,7 +208,7 @@ impl Bench<'_> {
         figures.map_or_else(|error| BenchOutcome::Failed { reason: steps::strip_root(&format!("{error:#}")) }, BenchOutcome::Measured)
     }
 
-    fn compute_figures(&self, program: &str, runs: &VariantRuns, base_sum: Option<&String>) -> Result<Figures> {
+    fn compute_figures(&self, program: &str, runs: &VariantRuns, base_sum: Option<&String>) -> Result<BenchFigures> {
         let variant = runs.variant;
         let mut figures = figures_from_usage(&runs.usage);
         figures.same_output = runs.sums.iter().all(|sum| Some(sum) == base_sum);
@@ -210,7 +216,7 @@ impl Bench<'_> {
         figures.build_s = self.corpus.build_seconds(program, variant);
         figures.instructions = self.count_instructions(program, variant)?;
         figures.exact = self.check_exactness(program, variant)?;
-        figures.overlap = (!runs.overlaps.is_empty()).then(|| Spread::from_values(&runs.overlaps));
+        figures.overlap = (!runs.overlaps.is_empty()).then(|| MedianAndRange::from_values(&runs.overlaps));
         Ok(figures)
     }
 
@@ -240,7 +246,7 @@ impl Bench<'_> {
 
     /// Measures one short run of a variant under a simulator, and one of its base. Only the order of magnitude of the ratio matters, so a
     /// cached result is good enough.
-    fn measure_under_tool(&self, program: &str, variant: &Variant) -> Result<Figures> {
+    fn measure_under_tool(&self, program: &str, variant: &Variant) -> Result<BenchFigures> {
         let base = variant.base().context("cannot compare the variant, because it has no base build")?;
         let compute = || {
             show_progress(&format!("{program}, once: {}", variant.name()));
@@ -256,10 +262,10 @@ impl Bench<'_> {
     }
 }
 
-fn figures_from_usage(usage: &[Usage]) -> Figures {
+fn figures_from_usage(usage: &[ProcessUsage]) -> BenchFigures {
     let user_s: Vec<f64> = usage.iter().map(|u| u.user_s).collect();
-    Figures {
-        user: Spread::from_values(&user_s),
+    BenchFigures {
+        user: MedianAndRange::from_values(&user_s),
         user_s,
         wall_s: usage.iter().map(|u| u.wall_s).collect(),
         base_user_s: None,

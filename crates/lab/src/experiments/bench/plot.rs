@@ -26,7 +26,7 @@ const FONT: &str = "sans-serif";
 const MAX_PERCENT: f64 = 200.0;
 /// The fraction of a group's width that its bars occupy.
 const BAR_WIDTH_SHARE: f64 = 0.84;
-const HEIGHT: u32 = 560;
+const CHART_HEIGHT: u32 = 560;
 
 #[derive(Debug, PartialEq)]
 struct Chart {
@@ -78,7 +78,7 @@ impl Chart {
         let mut groups: Vec<BarGroup> = programs.iter().map(group).collect();
         let mean = |variant: &String| {
             let ratios: Vec<f64> = programs.iter().filter_map(|p| compute_bar(suite, p, variant)).map(|b| 1.0 + b.height / 100.0).collect();
-            let height = percent(geometric_mean(&ratios)?);
+            let height = ratio_to_percent(geometric_mean(&ratios)?);
             Some(OverheadBar { height, least: height, greatest: height })
         };
         groups.push(BarGroup { name: "geom. mean".into(), bars: variants.iter().map(mean).collect() });
@@ -101,10 +101,14 @@ fn compute_bar(suite: &BenchResult, program: &str, variant: &str) -> Option<Over
     let own = suite.figures(program, variant).filter(|f| f.base_user_s.is_none())?;
     let ratio = suite.ratios(program, variant).user?;
     let base = own.user.median / ratio;
-    Some(OverheadBar { height: percent(ratio), least: percent(own.user.min / base), greatest: percent(own.user.max / base) })
+    Some(OverheadBar {
+        height: ratio_to_percent(ratio),
+        least: ratio_to_percent(own.user.min / base),
+        greatest: ratio_to_percent(own.user.max / base),
+    })
 }
 
-fn percent(ratio: f64) -> f64 {
+fn ratio_to_percent(ratio: f64) -> f64 {
     (ratio - 1.0) * 100.0
 }
 
@@ -113,7 +117,7 @@ fn draw_chart(chart: &Chart) -> Result<String> {
     let per_group = (chart.variants.len() as u32 * 9 + 16).max(78);
     let width = (chart.groups.len() as u32 * per_group + 120).max(760);
     {
-        let area = SVGBackend::with_string(&mut out, (width, HEIGHT)).into_drawing_area();
+        let area = SVGBackend::with_string(&mut out, (width, CHART_HEIGHT)).into_drawing_area();
         let failed = |error: &dyn std::fmt::Display| anyhow!("{error}");
         area.fill(&WHITE).map_err(|e| failed(&e))?;
         area.draw(&Text::new(chart.title.clone(), (16, 14), text_style(17, INK_COLOUR))).map_err(|e| failed(&e))?;
@@ -125,7 +129,7 @@ fn draw_chart(chart: &Chart) -> Result<String> {
     Ok(out)
 }
 
-pub type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+pub type ChartArea<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 pub type DrawResult = std::result::Result<(), Box<dyn std::error::Error>>;
 
 fn text_style(size: u32, colour: RGBColor) -> TextStyle<'static> {
@@ -151,7 +155,7 @@ fn count_legend_rows(chart: &Chart, width: u32) -> i32 {
     legend_positions(chart, width).last().map_or(1, |(_, y)| (y - 44) / 20 + 1)
 }
 
-fn draw_legend(area: &Area, chart: &Chart, width: u32) -> DrawResult {
+fn draw_legend(area: &ChartArea, chart: &Chart, width: u32) -> DrawResult {
     for (at, ((x, y), variant)) in legend_positions(chart, width).into_iter().zip(&chart.variants).enumerate() {
         area.draw(&Rectangle::new([(x, y - 6), (x + 14, y + 6)], variant_colour(at).filled()))?;
         area.draw(&Rectangle::new([(x, y - 6), (x + 14, y + 6)], INK_COLOUR.stroke_width(1)))?;
@@ -171,7 +175,7 @@ fn variant_colour(at: usize) -> RGBColor {
     RGBColor(mix(red), mix(green), mix(blue))
 }
 
-fn draw_bars(area: &Area, chart: &Chart) -> DrawResult {
+fn draw_bars(area: &ChartArea, chart: &Chart) -> DrawResult {
     let (lowest, highest) = chart.axis_range();
     let count = chart.groups.len();
     let mut canvas =

@@ -47,7 +47,7 @@ const SUMMARY_EXPLANATION: &str = "\
 const PUBLISHED_CHANGES: [(u32, f64); 3] = [(2, -23.0), (4, -43.0), (8, -56.0)];
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Setting {
+pub struct CopiesSetting {
     pub program: String,
     pub strategy: String,
     pub copies: u32,
@@ -59,7 +59,7 @@ pub struct Setting {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CopiesRow {
     #[serde(flatten)]
-    pub setting: Setting,
+    pub setting: CopiesSetting,
     /// Hits (executions of probes) in the copy that has most: increments of the path register and of path counters.
     pub hits: f64,
     /// Label hits in the copy that has most: increments of the path register only.
@@ -212,7 +212,7 @@ impl CopiesResults {
     }
 
     /// Returns the row of a setting; `None` if the setting has not been measured.
-    pub fn find_row(&self, setting: &Setting) -> Option<&CopiesRow> {
+    pub fn find_row(&self, setting: &CopiesSetting) -> Option<&CopiesRow> {
         self.content.rows.iter().find(|row| row.setting == *setting)
     }
 
@@ -246,13 +246,13 @@ impl CopiesResults {
     }
 
     /// Averages the rows with the same input, strategy and number of copies. Leaves out rows that were run on a cluster.
-    fn averages(&self) -> Vec<Average> {
+    fn averages(&self) -> Vec<AverageRow> {
         let rows: Vec<&CopiesRow> = self.content.rows.iter().filter(|r| r.setting.engine == "local").collect();
         let kind = |r: &&CopiesRow| (r.setting.input.clone(), r.setting.strategy.clone(), r.setting.copies);
         let mut kinds: Vec<(String, String, u32)> = rows.iter().map(kind).collect();
         kinds.sort_unstable();
         kinds.dedup();
-        kinds.iter().map(|(input, strategy, copies)| Average::new((input, strategy, *copies), &rows)).collect()
+        kinds.iter().map(|(input, strategy, copies)| AverageRow::new((input, strategy, *copies), &rows)).collect()
     }
 
     pub fn print_summary(&self) {
@@ -280,7 +280,7 @@ impl CopiesResults {
         let averages = self.averages();
         if !averages.is_empty() {
             writeln!(page, "## Averages\n\n{SUMMARY_EXPLANATION}\n")?;
-            write_table(&mut page, &SUMMARY_HEADS, averages.iter().map(Average::cells))?;
+            write_table(&mut page, &SUMMARY_HEADS, averages.iter().map(AverageRow::cells))?;
         }
         let mut kinds: Vec<(&str, &str, bool)> = rows.iter().map(|r| r.setting.section_key()).collect();
         kinds.sort_unstable();
@@ -314,7 +314,7 @@ pub fn print_heads(options: &super::CopiesOptions) {
     );
 }
 
-impl Setting {
+impl CopiesSetting {
     fn section_key(&self) -> (&str, &str, bool) {
         (&self.engine, &self.input, self.killed_node)
     }
@@ -322,7 +322,7 @@ impl Setting {
 
 impl CopiesRow {
     fn cells(&self) -> [String; 10] {
-        let Setting { program, strategy, copies, .. } = &self.setting;
+        let CopiesSetting { program, strategy, copies, .. } = &self.setting;
         let ratios = self.times.map_or([f64::NAN; 4], |t| t.ratios());
         let [slowest, sequential, slowest_cpu, sequential_cpu] = ratios.map(|ratio| format_decimal(100.0 * (ratio - 1.0)));
         [
@@ -342,7 +342,7 @@ impl CopiesRow {
 
 /// Means over the programs measured with the same input, strategy and number of copies.
 #[derive(Debug, PartialEq)]
-struct Average {
+struct AverageRow {
     input: String,
     strategy: String,
     copies: u32,
@@ -356,8 +356,8 @@ struct Average {
     sequential: f64,
 }
 
-impl Average {
-    fn new((input, strategy, copies): (&str, &str, u32), rows: &[&CopiesRow]) -> Average {
+impl AverageRow {
+    fn new((input, strategy, copies): (&str, &str, u32), rows: &[&CopiesRow]) -> AverageRow {
         let is_averaged = |r: &&&CopiesRow| r.setting.input == input && r.setting.strategy == strategy && r.setting.copies == copies;
         let own: Vec<&CopiesRow> = rows.iter().filter(is_averaged).copied().collect();
         let change = |share: fn(&CopiesRow) -> f64| {
@@ -369,7 +369,7 @@ impl Average {
             let ratios: Vec<f64> = own.iter().filter_map(|r| r.times).map(|t| t.cpu.ratios()[which]).collect();
             geometric_mean(&ratios).map_or(f64::NAN, |mean| 100.0 * (mean - 1.0))
         };
-        Average {
+        AverageRow {
             input: input.to_owned(),
             strategy: strategy.to_owned(),
             copies,
@@ -430,7 +430,7 @@ mod tests {
     use super::*;
 
     fn sample_row(program: &str, hits: f64) -> CopiesRow {
-        let setting = Setting {
+        let setting = CopiesSetting {
             program: program.into(),
             strategy: "p3".into(),
             copies: 2,
