@@ -15,7 +15,7 @@ use trodden_unit::{EdgeKind, FunctionMap};
 
 /// Numbers of possible, taken and untested paths of a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Combinations {
+pub struct PathCombinationCounts {
     /// Complete paths in the graph.
     pub possible: u128,
     /// Complete paths that were taken.
@@ -24,20 +24,20 @@ pub struct Combinations {
     pub untested: u128,
 }
 
-impl Combinations {
+impl PathCombinationCounts {
     /// Counts the paths of a function.
-    pub fn new(function: &FunctionMap, dag: &Dag, paths: &FunctionPaths) -> Combinations {
+    pub fn new(function: &FunctionMap, dag: &Dag, paths: &FunctionPaths) -> PathCombinationCounts {
         let taken = paths.complete.len() as u64;
         let executed = executed_edges(dag, paths);
         let possible = count_completions(dag, |edge| can_be_completed(function, dag, edge))[dag.entry().index()];
         let tested = count_completions(dag, |edge| executed.contains(edge) && can_be_completed(function, dag, edge))[dag.entry().index()];
-        Combinations { possible, taken, untested: tested.saturating_sub(u128::from(taken)) }
+        PathCombinationCounts { possible, taken, untested: tested.saturating_sub(u128::from(taken)) }
     }
 
     /// Returns the sum of two functions' numbers.
     #[must_use]
-    pub fn plus(self, other: Combinations) -> Combinations {
-        Combinations {
+    pub fn add_combinations(self, other: PathCombinationCounts) -> PathCombinationCounts {
+        PathCombinationCounts {
             possible: self.possible.saturating_add(other.possible),
             taken: self.taken + other.taken,
             untested: self.untested.saturating_add(other.untested),

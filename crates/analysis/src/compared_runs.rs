@@ -25,7 +25,7 @@ pub struct ComparedRuns<'a> {
 
 /// Reads the runs to compare. Returns their outcomes and paths, and all runs merged into one profile. Only runs of one build of one program
 /// are used, because the paths of different builds cannot be compared. Other runs are skipped, and so are runs with an unknown outcome.
-pub fn gather(job: &ComparedRuns) -> Result<(Isolation, Profile)> {
+pub fn read_compared_runs(job: &ComparedRuns) -> Result<(Isolation, Profile)> {
     let (mut isolation, mut sum, mut maps) = (Isolation::default(), ProfileMerger::new(BuildPolicy::Reject), UnitMapsByIdentity::new());
     for run in select_build(read_runs(job)?, job.program)? {
         let name = run.file.display().to_string();
@@ -68,7 +68,7 @@ fn read_runs(job: &ComparedRuns) -> Result<Vec<ComparedRun>> {
         }
     }
     if let Some(first) = unreadable.first() {
-        log::warn!("skipping {first}{}", suffix_for_others(&unreadable));
+        log::warn!("skipping {first}{}", suffix_for_other_files(&unreadable));
     }
     warn_skipped(&empty, "it has no counts");
     warn_skipped(&unknown, "its exit status is not recorded. Name it with --failing or --passing");
@@ -77,11 +77,11 @@ fn read_runs(job: &ComparedRuns) -> Result<Vec<ComparedRun>> {
 
 fn warn_skipped(files: &[String], why: &str) {
     if let Some(first) = files.first() {
-        log::warn!("skipping {first}{}: {why}", suffix_for_others(files));
+        log::warn!("skipping {first}{}: {why}", suffix_for_other_files(files));
     }
 }
 
-fn suffix_for_others(files: &[String]) -> String {
+fn suffix_for_other_files(files: &[String]) -> String {
     match files.len() {
         0 | 1 => String::new(),
         2 => " (and 1 other like it)".to_owned(),

@@ -2,7 +2,7 @@
 //!
 //! In formulas, `F` and `S` are the numbers of failing and passing runs that took the path, and `NF` and `NS` the numbers of all failing
 //! and passing runs; counts within a run do not matter. Unlike edges, paths can show that two branches fail only together. Among equal
-//! scores, more important paths rank first, then paths whose edges all occur in passing runs ([`Suspect::new_edges`]).
+//! scores, more important paths rank first, then paths whose edges all occur in passing runs ([`Suspect::edges_on_no_known_path`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::DagEdgeId;
@@ -10,7 +10,7 @@ use trodden_profile::model::Profile;
 use trodden_unit::{Identity, MapError};
 
 /// Half-width of a 95 % confidence interval, in standard deviations.
-const Z_95: f64 = 1.96;
+const NORMAL_QUANTILE_97_5: f64 = 1.96;
 
 /// Identifies a function by its unit's identity and its index in the unit's map.
 pub type UnitFunction = (Identity, usize);
@@ -184,7 +184,7 @@ impl Isolation {
         let (f, s) = (runs.failing as f64, runs.passing as f64);
         let (nf, ns) = (self.all.failing.max(1) as f64, self.all.passing.max(1) as f64);
         let ((failure, variance), (context, context_variance)) = (runs.failure_share(), executed.failure_share());
-        let (increase, half) = (failure - context, Z_95 * (variance + context_variance).sqrt());
+        let (increase, half) = (failure - context, NORMAL_QUANTILE_97_5 * (variance + context_variance).sqrt());
         let share = (f + 1.0).ln() / (nf + 1.0).ln();
         let importance = if increase - half > 0.0 { 2.0 / (1.0 / increase + 1.0 / share) } else { 0.0 };
         Suspect {

@@ -18,7 +18,7 @@ use trodden_unit::{FunctionKey, IterationSet};
 /// Returns the set of paths over iterations that a run's stream contains. Functions with cut edges but without such paths are also in the
 /// set, because a program that counts the set may find paths in them. Fails if the run has no stream, or if no path over `iterations`
 /// iterations was executed.
-pub fn requested_iterations(iterations: u32, wanted: &str, folders: &Folders) -> Result<IterationSet> {
+pub fn iteration_set_of_run(iterations: u32, wanted: &str, folders: &Folders) -> Result<IterationSet> {
     let logs = match streams::logs_of_copies(wanted) {
         Ok(Some(copies)) => copies.concat(),
         _ => find_logs(wanted)?,
@@ -98,7 +98,7 @@ pub fn counted_iterations(profile: &Profile) -> BTreeMap<FunctionKey, IterationP
 
 /// Lists at most `top` counted sequences of `length` consecutive paths, or all of them if `top` is 0. `None` stands for the maximum length
 /// that was counted. Fails if only shorter sequences were counted.
-pub fn counted_document(
+pub fn document_counted_iterations(
     counted: &BTreeMap<FunctionKey, IterationPathCounters>,
     length: Option<usize>,
     top: usize,

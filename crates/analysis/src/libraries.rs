@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_unit::InstrumentedImage;
 
-const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
+const SYSTEM_LOADER_PATH: &str = "/lib64/ld-linux-x86-64.so.2";
 
 /// A shared library that a program needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -32,7 +32,7 @@ pub fn needed_libraries(program: &Path, bytes: &[u8]) -> Result<Vec<NeededLibrar
     }
     let interpreter =
         file.section_by_name(".interp").and_then(|s| s.data().ok().map(|d| String::from_utf8_lossy(d).trim_end_matches('\0').to_owned()));
-    let loader = interpreter.unwrap_or_else(|| LOADER.to_owned());
+    let loader = interpreter.unwrap_or_else(|| SYSTEM_LOADER_PATH.to_owned());
     if !is_system_loader(&loader) {
         return Err(format!("its loader `{}` is not a known dynamic loader of the system, so it is not run", loader.escape_debug()));
     }

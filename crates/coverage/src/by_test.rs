@@ -94,7 +94,7 @@ impl SuiteCoverage {
 
 /// Returns the lines of the working tree that differ from a commit.
 pub fn changed_lines(commit: &str) -> Result<ChangedLines> {
-    let difference = git::diff(commit)?;
+    let difference = git::diff_against_revision(commit)?;
     ChangedLines::from_new_files(&difference.text, difference.root.as_deref()).context("cannot parse the output of `git diff`")
 }
 

@@ -45,7 +45,7 @@ impl LineExecutions {
     /// Removes all lines except those that were changed.
     pub fn keep_changed(&mut self, changes: &ChangedLines) {
         for (file, lines) in &mut self.0 {
-            lines.retain(|line, _| changes.has(file, *line));
+            lines.retain(|line, _| changes.touches_line(file, *line));
         }
         self.0.retain(|_, lines| !lines.is_empty());
     }

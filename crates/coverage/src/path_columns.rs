@@ -6,7 +6,7 @@
 
 use crate::file_names::FileNames;
 use std::collections::BTreeMap;
-use trodden_analysis::{Combinations, combinations};
+use trodden_analysis::{PathCombinationCounts, combinations};
 use trodden_profile::FunctionPaths;
 use trodden_report::coverage::{count_combinations, describe_untested_paths};
 use trodden_report::{Function, View};
@@ -20,7 +20,7 @@ pub struct FunctionCode<'v, 'a> {
 }
 
 impl FunctionCode<'_, '_> {
-    pub fn combinations(&self) -> Combinations {
+    pub fn combinations(&self) -> PathCombinationCounts {
         count_combinations(self.function, &self.paths)
     }
 
@@ -64,12 +64,12 @@ fn distinct_functions<'v, 'a>(view: &'v View<'a>) -> Vec<&'v Function<'a>> {
     best.into_values().collect()
 }
 
-pub fn combinations_by_file(code: &[FunctionCode]) -> BTreeMap<String, Combinations> {
-    let mut files: BTreeMap<String, Combinations> = BTreeMap::new();
+pub fn combinations_by_file(code: &[FunctionCode]) -> BTreeMap<String, PathCombinationCounts> {
+    let mut files: BTreeMap<String, PathCombinationCounts> = BTreeMap::new();
     for code in code {
         let Some(file) = &code.file else { continue };
         let sum = files.entry(file.clone()).or_default();
-        *sum = sum.plus(code.combinations());
+        *sum = sum.add_combinations(code.combinations());
     }
     files
 }

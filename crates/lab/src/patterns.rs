@@ -4,7 +4,7 @@ use crate::cli::{LengthRange, PatternKind, PatternsArguments};
 use crate::sequence::print_document;
 use anyhow::{Result, bail, ensure};
 use std::process::ExitCode;
-use trodden_analysis::iterations::{counted_document, counted_iterations};
+use trodden_analysis::iterations::{counted_iterations, document_counted_iterations};
 use trodden_analysis::sequences::{self, HotQuery, IterationDocument, IterationQuery, OpenedSequence};
 use trodden_command::laboratory::{find_stream_to_read, folders};
 use trodden_console::arguments::choices::word;
@@ -65,7 +65,7 @@ fn count_iterations(job: &PatternsArguments, kind: InputKind) -> Result<()> {
     let recording = find_stream_to_read(&job.file, kind, "patterns")?;
     let found = match iterations::find_in_copies(&recording, job.thread, question, &folders())? {
         Some(found) => found,
-        None => sequences::iteration_document(&open_sequence(&recording, job.thread)?, question)?,
+        None => sequences::document_iterations(&open_sequence(&recording, job.thread)?, question)?,
     };
     print_document(SCHEMA_VERSION, job.json, &found, |out| {
         iterations::write(out, &found)?;
@@ -83,14 +83,14 @@ fn list_counted_iterations(job: &PatternsArguments, top: usize) -> Result<Option
     if let Some((option, _)) = given.iter().find(|(_, is_given)| *is_given) {
         bail!("{option} does not apply to counted paths over iterations. Omit {option}");
     }
-    counted_document(&counted, job.length.map(|length| length.max), top).map(Some)
+    document_counted_iterations(&counted, job.length.map(|length| length.max), top).map(Some)
 }
 
 fn find_phases(job: &PatternsArguments, kind: InputKind) -> Result<()> {
     let top = job.top.unwrap_or(DEFAULT_MAX_PHASES);
     ensure!(top > 0, "--top must be at least 1 for `patterns phases`");
     let recording = find_stream_to_read(&job.file, kind, "patterns")?;
-    let found = sequences::phase_document(&open_sequence(&recording, job.thread)?, top)?;
+    let found = sequences::document_phases(&open_sequence(&recording, job.thread)?, top)?;
     if let Some(file) = &job.html {
         let title = if recording.parse::<u64>().is_ok() { format!("run {recording}") } else { recording };
         return output::write_report(file, phases_page::page(&title, &found).as_bytes(), "the page is");

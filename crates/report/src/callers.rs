@@ -74,7 +74,7 @@ fn count_events(logs: &[PathBuf]) -> Result<u64> {
 impl CallerCounts {
     fn from_observed_segments(observed: &ObservedSegments) -> CallerCounts {
         let mut callers = CallerCounts { calls: BTreeMap::new(), is_counted: observed.is_counted };
-        for (image, segment, times) in observed.of_depth(1) {
+        for (image, segment, times) in observed.segments_of_depth(1) {
             let [caller, callee] = segment[..] else { continue };
             // Only a path that starts at the entry represents a call. Later loop iterations, and prefixes counted up to a call, do not.
             let function = function_map(image, callee.function);

@@ -3,7 +3,7 @@
 
 use crate::words::plural;
 use std::fmt::Write;
-use trodden_analysis::copies::{BaselineTimes, CopyCosts, Costs};
+use trodden_analysis::copies::{BaselineTimes, CopiesCosts, CopyCosts};
 
 const BAR_HEIGHT: u32 = 26;
 const LABEL_WIDTH: u32 = 150;
@@ -30,10 +30,10 @@ struct ChartBar {
 
 /// Returns sentences that compare the copies' costs with the ideal and with a single program that counts everything. Probe executions are
 /// called hits.
-pub fn summarise_costs(costs: &Costs) -> Vec<String> {
+pub fn summarise_costs(costs: &CopiesCosts) -> Vec<String> {
     let to_seconds = |ns: u64| ns as f64 / 1e9;
     let share = |hits: u64| 100.0 * hits as f64 / costs.sequential_hits.max(1) as f64;
-    let mut out = vec![format!("the slowest is copy {}: {:.3} s", costs.slowest_copy, to_seconds(costs.slowest().wall_ns))];
+    let mut out = vec![format!("the slowest is copy {}: {:.3} s", costs.slowest_copy, to_seconds(costs.slowest_copy_costs().wall_ns))];
     if let Some(distance) = costs.distance_from_ideal {
         // The distance is negative if all copies together execute fewer path register increments (labels) than the single program, from
         // whose number the ideal is computed.
@@ -82,10 +82,10 @@ pub enum CostReportLine {
 }
 
 /// Returns a line for each copy, warnings about contradictions, and finally the summary.
-pub fn lines(costs: &Costs) -> Vec<CostReportLine> {
+pub fn lines(costs: &CopiesCosts) -> Vec<CostReportLine> {
     let functions = |copy: &CopyCosts| plural(copy.functions as u128, "function", "functions");
     let mut out = Vec::new();
-    if costs.knows_hits() {
+    if costs.are_hits_known() {
         out.push(CostReportLine::Note(format!(
             "{} ({}), hits as percentages of those of one program that counts everything",
             plural(costs.copies.len() as u128, "copy", "copies"),
@@ -95,7 +95,7 @@ pub fn lines(costs: &Costs) -> Vec<CostReportLine> {
     for (at, copy) in costs.copies.iter().enumerate() {
         let overhead = copy.overhead.map_or(String::new(), |o| format!(", overhead {:.1} %", 100.0 * o));
         let seconds = copy.wall_ns as f64 / 1e9;
-        out.push(CostReportLine::Note(match costs.hits(copy) {
+        out.push(CostReportLine::Note(match costs.minimised_hits_of_copy(copy) {
             Some(hits) => format!(
                 "copy {at}: {seconds:.3} s, {:.1} % of hits, {}{overhead}",
                 100.0 * share_of_sequential_hits(costs, hits),
@@ -110,7 +110,7 @@ pub fn lines(costs: &Costs) -> Vec<CostReportLine> {
 }
 
 /// Renders the costs as an HTML page.
-pub fn page(costs: &Costs) -> String {
+pub fn page(costs: &CopiesCosts) -> String {
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
          <title>Copies</title>\n<style>{STYLE}</style></head><body>\n"
@@ -131,14 +131,14 @@ pub fn page(costs: &Costs) -> String {
     out + "</body></html>\n"
 }
 
-fn render_table(costs: &Costs) -> String {
+fn render_table(costs: &CopiesCosts) -> String {
     let per_cent = |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.1} %", 100.0 * share));
     let mut out = String::from("<div class=\"scroll\" tabindex=\"0\"><table><tr><th>copy</th><th>wall time</th><th>processor time</th>");
     out += "<th>overhead</th><th>hits</th><th>functions</th><th>started</th><th>host</th></tr>\n";
     for (at, copy) in costs.copies.iter().enumerate() {
         let class = if at == costs.slowest_copy { " class=\"most\"" } else { "" };
         let (wall, processor, overhead) = (format_seconds(copy.wall_ns), format_seconds(copy.cpu_ns), per_cent(copy.overhead));
-        let hits = per_cent(costs.hits(copy).map(|hits| share_of_sequential_hits(costs, hits)));
+        let hits = per_cent(costs.minimised_hits_of_copy(copy).map(|hits| share_of_sequential_hits(costs, hits)));
         let (functions, attempts, host) = (copy.functions, copy.attempts, escape(&copy.host));
         let _ = writeln!(
             out,
@@ -149,7 +149,7 @@ fn render_table(costs: &Costs) -> String {
     out + "</table></div>\n"
 }
 
-fn build_time_bars(costs: &Costs) -> Vec<ChartBar> {
+fn build_time_bars(costs: &CopiesCosts) -> Vec<ChartBar> {
     let row = |name: String, ns: u64, colour| ChartBar { name, value: ns as f64, text: format_seconds(ns), colour };
     let mut rows: Vec<ChartBar> =
         costs.copies.iter().enumerate().map(|(at, c)| row(format!("copy {at}"), c.wall_ns, COPY_COLOUR)).collect();
@@ -162,7 +162,7 @@ fn build_time_bars(costs: &Costs) -> Vec<ChartBar> {
 
 /// Returns chart bars for the copies' numbers of probe executions (hits), relative to the single program. Returns `None` if a copy's number
 /// is unknown.
-fn build_hit_bars(costs: &Costs) -> Option<Vec<ChartBar>> {
+fn build_hit_bars(costs: &CopiesCosts) -> Option<Vec<ChartBar>> {
     let row = |name: String, hits: u64, colour| {
         let value = share_of_sequential_hits(costs, hits);
         ChartBar { name, value, text: format!("{:.1} %", 100.0 * value), colour }
@@ -175,7 +175,7 @@ fn build_hit_bars(costs: &Costs) -> Option<Vec<ChartBar>> {
     Some(rows)
 }
 
-fn share_of_sequential_hits(costs: &Costs, hits: u64) -> f64 {
+fn share_of_sequential_hits(costs: &CopiesCosts, hits: u64) -> f64 {
     hits as f64 / costs.sequential_hits.max(1) as f64
 }
 

@@ -11,7 +11,7 @@ use crate::text::{PageLayout, TextOptions};
 use crate::view::Function;
 use crate::words;
 use serde_json::{Value, json};
-use trodden_analysis::Combinations;
+use trodden_analysis::PathCombinationCounts;
 use trodden_analysis::combinations::find_untested_paths;
 use trodden_profile::FunctionPaths;
 
@@ -54,7 +54,7 @@ pub struct CoverageRow {
     /// without condition counters.
     pub mcdc: Option<CoverageRatio>,
     /// Coverage of paths in the optimised code; `None` if the function was inlined everywhere and has no code of its own.
-    pub paths: Option<Combinations>,
+    pub paths: Option<PathCombinationCounts>,
     /// Notes shown below the row, such as untested paths and inexact counts.
     pub remarks: Vec<String>,
     /// JSON objects for the functions with inexact counts.
@@ -244,8 +244,8 @@ pub fn describe_untested_paths(function: &Function, paths: &FunctionPaths, limit
 }
 
 /// Counts the possible, executed and untested paths of a function. `paths` may combine the counts of several programs.
-pub fn count_combinations(function: &Function, paths: &FunctionPaths) -> Combinations {
-    Combinations::new(function.map, &function.dag, paths)
+pub fn count_combinations(function: &Function, paths: &FunctionPaths) -> PathCombinationCounts {
+    PathCombinationCounts::new(function.map, &function.dag, paths)
 }
 
 #[cfg(test)]

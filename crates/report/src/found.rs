@@ -11,8 +11,8 @@ use crate::text::{PageLayout, TextOptions, describe_total, render_path};
 use crate::view::{Function, View};
 use crate::words::{count, percent, plural};
 use serde_json::{Value, json};
-use trodden_analysis::expression::joined::{self, Chain, PathPiece};
-use trodden_analysis::expression::{BlockSet, Matcher, PathExpression};
+use trodden_analysis::expression::joined::{self, PathPieceChain, PathPieceKey};
+use trodden_analysis::expression::{ExpressionPlace, PathExpression, PathMatcher};
 use trodden_flow::Node;
 use trodden_profile::CountedPath;
 
@@ -79,10 +79,10 @@ impl<'v, 'a> ExpressionMatches<'v, 'a> {
             None => view.functions.iter().collect(),
         };
         let (mut matches, mut executions, mut undecided, mut incompletely_counted) = (Vec::new(), 0, Vec::new(), Vec::new());
-        let mut nowhere: Option<Vec<BlockSet>> = None;
+        let mut nowhere: Option<Vec<ExpressionPlace>> = None;
         for (at, function) in functions.iter().enumerate() {
-            let matcher = Matcher::new(expression, function.unit_map(), function.map);
-            let missing: Vec<BlockSet> = matcher.unmatched_places().into_iter().cloned().collect();
+            let matcher = PathMatcher::new(expression, function.unit_map(), function.map);
+            let missing: Vec<ExpressionPlace> = matcher.unmatched_places().into_iter().cloned().collect();
             nowhere = Some(nowhere.map_or(missing.clone(), |n| n.into_iter().filter(|p| missing.contains(p)).collect()));
             incompletely_counted
                 .extend((missing.is_empty() && view.profile.may_miss_executions(function.unit, function.map)).then_some(at));
@@ -219,7 +219,7 @@ impl<'v, 'a> ExpressionMatches<'v, 'a> {
     }
 }
 
-fn find_uncut_paths(at: usize, function: &Function, matcher: &Matcher) -> Vec<MatchedPath> {
+fn find_uncut_paths(at: usize, function: &Function, matcher: &PathMatcher) -> Vec<MatchedPath> {
     let fits = |p: &CountedPath| p.count > 0 && matcher.matches(p.blocks, p.beginning, p.end);
     let found = |p: CountedPath| MatchedPath {
         function: at,
@@ -233,8 +233,8 @@ fn find_uncut_paths(at: usize, function: &Function, matcher: &Matcher) -> Vec<Ma
     function.paths.all().filter(fits).map(found).collect()
 }
 
-fn build_chain_match(at: usize, function: &Function, chain: &Chain) -> MatchedPath {
-    let listing = |(is_complete, id): &PathPiece| Some(PathListing::from_path(function, function.paths.find(*is_complete, *id)?));
+fn build_chain_match(at: usize, function: &Function, chain: &PathPieceChain) -> MatchedPath {
+    let listing = |(is_complete, id): &PathPieceKey| Some(PathListing::from_path(function, function.paths.find(*is_complete, *id)?));
     let listings: Vec<PathListing> = chain.pieces.iter().filter_map(listing).collect();
     MatchedPath {
         function: at,
@@ -248,14 +248,14 @@ fn build_chain_match(at: usize, function: &Function, chain: &Chain) -> MatchedPa
 }
 
 /// Describes a position in an expression: `lines 3-5 of a.c`.
-pub fn describe_position(place: &BlockSet) -> String {
+pub fn describe_position(place: &ExpressionPlace) -> String {
     match place {
-        BlockSet::Any => "_".into(),
-        BlockSet::Block(number) => format!("block b{number}"),
-        BlockSet::Lines { file, first, last } => {
+        ExpressionPlace::Any => "_".into(),
+        ExpressionPlace::Block(number) => format!("block b{number}"),
+        ExpressionPlace::Lines { file, first, last } => {
             let lines = if first == last { format!("line {first}") } else { format!("lines {first}-{last}") };
             file.as_ref().map_or(lines.clone(), |f| format!("{lines} of {f}"))
         }
-        BlockSet::Inlined(name) => format!("inlined code of {name}"),
+        ExpressionPlace::Inlined(name) => format!("inlined code of {name}"),
     }
 }

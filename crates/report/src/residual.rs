@@ -15,7 +15,9 @@ use serde_json::{Value, json};
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_analysis::residual::RunLabel;
-use trodden_analysis::untested::{self, KnownHotPath, Sighting, Sightings, UndistinguishedExecutions, UntestedInFunction, UntestedSummary};
+use trodden_analysis::untested::{
+    self, KnownHotPath, UndistinguishedExecutionCounts, UntestedCountsOfFunction, UntestedPathRecorder, UntestedPathRuns, UntestedSummary,
+};
 use trodden_flow::Edge;
 use trodden_profile::CountedPath;
 use trodden_unit::KnownPaths;
@@ -49,7 +51,7 @@ pub struct UntestedReportInput<'v, 'a> {
     /// A view of the profile, from which the known paths were removed.
     pub view: &'v View<'a>,
     /// For each path, the runs that executed it.
-    pub sightings: &'v Sightings,
+    pub sightings: &'v UntestedPathRecorder,
     /// Paths that tests took.
     pub known: &'v KnownPaths,
     /// The runs that were merged into the profile.
@@ -69,7 +71,7 @@ pub struct UntestedPath<'v, 'a> {
     /// Edges on the path that no known path takes.
     pub new_edges: Vec<Edge>,
     /// The runs that executed the path.
-    pub seen: Sighting,
+    pub seen: UntestedPathRuns,
     /// The path as source lines.
     pub listing: PathListing,
 }
@@ -139,7 +141,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
 
     /// Returns true if there is nothing to report: no path is selected, and every execution can be attributed to a path.
     pub fn is_empty(&self) -> bool {
-        self.found == 0 && self.input.sightings.without_path == UndistinguishedExecutions::default()
+        self.found == 0 && self.input.sightings.without_path == UndistinguishedExecutionCounts::default()
     }
 
     /// Returns the untested executions as a share of all executions (0 to 1). Returns `None` if the program does not count known paths or
@@ -215,7 +217,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
 
     /// Describes executions that cannot be listed because the build does not distinguish their paths.
     fn describe_unlisted_paths(&self) -> String {
-        let UndistinguishedExecutions { untested, unclear } = self.input.sightings.without_path;
+        let UndistinguishedExecutionCounts { untested, unclear } = self.input.sightings.without_path;
         let line = |executions: u128, of: &str| match executions {
             0 => String::new(),
             _ => {
@@ -296,7 +298,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         });
         let mut summary = summary(&self.summary, self.share(), self.input.sightings.counted.len());
         summary["unfinished_paths"] = json!(self.unfinished);
-        let UndistinguishedExecutions { untested, unclear } = self.input.sightings.without_path;
+        let UndistinguishedExecutionCounts { untested, unclear } = self.input.sightings.without_path;
         summary["untested_executions_without_path"] = number(untested);
         summary["unclear_executions_without_path"] = number(unclear);
         json!({
@@ -335,20 +337,20 @@ impl<'v, 'a> UntestedReportInput<'v, 'a> {
         path.seen.outcomes.ochiai(self.sightings.outcomes)
     }
 
-    fn find_sighting(&self, function: &Function, id: u64) -> Option<Sighting> {
+    fn find_untested_path_runs(&self, function: &Function, id: u64) -> Option<UntestedPathRuns> {
         self.sightings.paths.get(&(function.unit.unit, function.map.first_counter + id)).cloned()
     }
 
     fn count_listable_paths(&self, function: &Function) -> usize {
-        let unfinished = function.paths.unfinished.iter().filter(|u| u.count > 0 && self.find_sighting(function, u.id).is_some());
+        let unfinished = function.paths.unfinished.iter().filter(|u| u.count > 0 && self.find_untested_path_runs(function, u.id).is_some());
         function.paths.complete.len() + unfinished.count()
     }
 
     fn summarise_paths(&self, paths: &[UntestedPath]) -> UntestedSummary {
-        let mut functions: BTreeMap<*const Function, (&Function, UntestedInFunction)> = BTreeMap::new();
+        let mut functions: BTreeMap<*const Function, (&Function, UntestedCountsOfFunction)> = BTreeMap::new();
         for path in paths.iter().filter(|p| p.complete) {
             let (_, new) =
-                functions.entry(std::ptr::from_ref(path.function)).or_insert_with(|| (path.function, UntestedInFunction::default()));
+                functions.entry(std::ptr::from_ref(path.function)).or_insert_with(|| (path.function, UntestedCountsOfFunction::default()));
             new.paths += 1;
             new.executions += u128::from(path.count);
             new.known_edges_only += u64::from(path.new_edges.is_empty());
@@ -358,7 +360,7 @@ impl<'v, 'a> UntestedReportInput<'v, 'a> {
         for (function, new) in functions.into_values() {
             summary.add(&new);
             // Whether the function has untested edges depends on all of its paths, not only on the selected ones.
-            let all = untested::new_paths_in(function.map, self.find_known_function(function), &function.paths);
+            let all = untested::count_new_paths(function.map, self.find_known_function(function), &function.paths);
             if new.edges.is_empty() && !all.edges.is_empty() {
                 summary.in_functions_without_new_edges -= new.paths;
             }
@@ -368,9 +370,9 @@ impl<'v, 'a> UntestedReportInput<'v, 'a> {
 
     fn collect_paths(&self, function: &'v Function<'a>) -> Vec<UntestedPath<'v, 'a>> {
         let known = self.find_known_function(function);
-        let new = |path: &[_]| untested::new_edges(function.map, known, path).into_iter().collect();
+        let new = |path: &[_]| untested::edges_on_no_known_path(function.map, known, path).into_iter().collect();
         let report = |path: CountedPath| {
-            let seen = self.find_sighting(function, path.id);
+            let seen = self.find_untested_path_runs(function, path.id);
             Some(UntestedPath {
                 function,
                 id: path.id,
@@ -388,7 +390,7 @@ impl<'v, 'a> UntestedReportInput<'v, 'a> {
         let known = self.find_known_function(function);
         let mut counts = BTreeMap::<Edge, u64>::new();
         for path in &function.paths.complete {
-            for edge in untested::new_edges(function.map, known, &path.path) {
+            for edge in untested::edges_on_no_known_path(function.map, known, &path.path) {
                 let sum = counts.entry(edge).or_default();
                 *sum = sum.saturating_add(path.count);
             }

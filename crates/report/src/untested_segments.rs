@@ -5,7 +5,7 @@ use crate::segments::{SegmentList, SegmentRanking};
 use crate::text::TextOptions;
 use crate::{SourceCache, View, sarif, select};
 use serde_json::Value;
-use trodden_analysis::segments::{UntestedOfDepth, UntestedSegments};
+use trodden_analysis::segments::{UntestedSegments, UntestedSegmentsOfDepth};
 
 /// The most frequent untested segments of each depth.
 pub struct ShownSegments<'a> {
@@ -26,7 +26,7 @@ impl<'a> ShownSegments<'a> {
 
     fn map_depths<T>(&self, each: impl Fn(&SegmentRanking) -> T) -> Vec<T> {
         let view = View::from_profile(&self.untested.observed().profile);
-        let shown = |d: &UntestedOfDepth| {
+        let shown = |d: &UntestedSegmentsOfDepth| {
             each(&SegmentRanking::new(SegmentList::Untested, d.depth, &d.found, &view, select::limit(self.top), d.all))
         };
         self.untested.depths().iter().map(shown).collect()

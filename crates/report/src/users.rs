@@ -10,7 +10,7 @@ use crate::words::{count, list_names, plural};
 use anyhow::{Result, ensure};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-use trodden_analysis::field::User;
+use trodden_analysis::field::FieldUserHash;
 use trodden_analysis::field::aggregate::{AggregatedPath, UnitKey};
 use trodden_analysis::field::estimate::{CountEstimate, UserSample, UsersEstimate};
 use trodden_analysis::field::maps::UnitMaps;
@@ -80,7 +80,11 @@ impl<'a> PathTakenByUsers<'a> {
     pub fn new(seen: &'a AggregatedPath, tomography: Option<&CopyReportSummary>) -> PathTakenByUsers<'a> {
         let estimate = tomography.zip(seen.counting_users).map(|(tomography, watching)| {
             let sample = UserSample { all: tomography.all, sampled: watching.max(seen.users) };
-            UserEstimate { watching: sample.sampled, users: sample.users(seen.users), count: sample.count(seen.count, seen.squares) }
+            UserEstimate {
+                watching: sample.sampled,
+                users: sample.estimate_users(seen.users),
+                count: sample.count(seen.count, seen.squares),
+            }
         });
         PathTakenByUsers { seen, estimate }
     }
@@ -123,7 +127,7 @@ pub fn profile_without_counts(paths: &[AggregatedPath], maps: &mut UnitMaps) -> 
 }
 
 /// Returns a user's name: a hexadecimal hash, or `unknown`.
-pub fn user_name(user: &User) -> String {
+pub fn user_name(user: &FieldUserHash) -> String {
     if *user == [0; 16] { "unknown".into() } else { Identity(*user).to_string() }
 }
 

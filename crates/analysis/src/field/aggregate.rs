@@ -3,9 +3,9 @@
 
 use super::distributed::DistributedCopies;
 pub use super::distributed::UnitKey;
-use super::external::{Sorter, UserPathRow};
+use super::external::{UserPathRow, UserPathRowSorter};
 use super::reporting::{ReportingUsers, ReportingUsersCounter};
-use super::{Reports, User};
+use super::{FieldReportReader, FieldUserHash};
 use crate::error::FieldError;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -37,7 +37,7 @@ pub struct AggregatedPath {
     /// For distributed copies, the number of reporting users whose copy counts the path.
     pub counting_users: Option<u64>,
     /// The users with the most executions, and their executions.
-    pub top_users: Vec<(User, u64)>,
+    pub top_users: Vec<(FieldUserHash, u64)>,
 }
 
 /// The sums over one user's reports of one path.
@@ -48,7 +48,7 @@ pub struct UserPath {
     /// The path's counter in the unit.
     pub counter: u64,
     /// The user.
-    pub user: User,
+    pub user: FieldUserHash,
     /// Number of reports.
     pub reports: u64,
     /// Number of executions.
@@ -83,7 +83,7 @@ pub struct FieldAggregate {
 
 /// Accumulates reports until their sums are computed.
 pub struct Aggregator {
-    sorter: Sorter,
+    sorter: UserPathRowSorter,
     limits: AggregateLimits,
     numbers: HashMap<UnitKey, u32>,
     reports: u64,
@@ -94,7 +94,7 @@ pub struct Aggregator {
 impl Aggregator {
     /// Creates an aggregator for reports of one program.
     pub fn new(limits: AggregateLimits) -> Aggregator {
-        let (sorter, numbers) = (Sorter::new(limits.memory), HashMap::new());
+        let (sorter, numbers) = (UserPathRowSorter::new(limits.memory), HashMap::new());
         Aggregator { sorter, limits, numbers, reports: 0, copies: None, unmatched: 0 }
     }
 
@@ -112,7 +112,7 @@ impl Aggregator {
     /// Reads all reports of a file. If a report is corrupt, the reports before it are counted.
     pub fn add_file(&mut self, path: &Path) -> Result<(), FieldError> {
         let file = File::open(path).map_err(FieldError::io(path, "read"))?;
-        let mut reports = Reports::new(path, BufReader::with_capacity(BUFFER_SIZE, file));
+        let mut reports = FieldReportReader::new(path, BufReader::with_capacity(BUFFER_SIZE, file));
         let mut written = Ok(());
         // Cache for the common case that a report's unit is the same as the previous unit.
         let mut last: Option<(UnitKey, u32)> = None;
@@ -128,7 +128,7 @@ impl Aggregator {
                     if user == [0; 16] {
                         user = Identity::from_content(&number.to_le_bytes()).0;
                     }
-                    match (path, copies.copy_number(image)) {
+                    match (path, copies.copy_number_of_image(image)) {
                         (None, Some(copy)) if written.is_ok() && noted != Some(copy) => {
                             noted = Some(copy);
                             written = counter.add(&user, copy);
@@ -186,9 +186,9 @@ impl Aggregator {
 }
 
 /// Sort key of paths. The path with the greatest key comes first in the result.
-type Rank = (u128, u128, Reverse<(UnitKey, u64)>);
+type PathSortKey = (u128, u128, Reverse<(UnitKey, u64)>);
 
-fn rank(path: &AggregatedPath) -> Rank {
+fn rank(path: &AggregatedPath) -> PathSortKey {
     // Ranks by the share of the counting users who took the path. Their number would put paths that few copies count at a disadvantage.
     let share = |n: u64| path.counting_users.map_or(n.into(), |watching| (u128::from(n) << 64) / u128::from(watching.max(1)));
     (share(path.users), share(path.count), Reverse((path.unit, path.counter)))
@@ -197,7 +197,7 @@ fn rank(path: &AggregatedPath) -> Rank {
 struct PathRanking {
     limits: AggregateLimits,
     /// The best paths so far, at most `limits.paths`.
-    best: BTreeMap<Rank, AggregatedPath>,
+    best: BTreeMap<PathSortKey, AggregatedPath>,
     current: Option<AggregatedPath>,
     paths: u64,
     copies: Option<(DistributedCopies, ReportingUsers)>,

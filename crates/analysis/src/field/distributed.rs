@@ -45,7 +45,7 @@ pub struct DistributedCopies {
     "copy {copy} was made from a different build of the program: function `{function}` differs. Pass the folder with the copies of this \
      build"
 )]
-pub struct OtherProgram {
+pub struct CopyOfOtherProgram {
     /// Number of the copy.
     pub copy: u32,
     /// Name of the function.
@@ -54,7 +54,7 @@ pub struct OtherProgram {
 
 impl DistributedCopies {
     /// Maps the counters of copies to the counters of their program. Fails if a copy was made from a different build.
-    pub fn new(program: PartitionedProgram, copies: Vec<DistributedCopy>) -> Result<DistributedCopies, OtherProgram> {
+    pub fn new(program: PartitionedProgram, copies: Vec<DistributedCopy>) -> Result<DistributedCopies, CopyOfOtherProgram> {
         let maps: HashMap<Identity, Arc<UnitMap>> = program.units.iter().cloned().collect();
         let mut copies_with = HashMap::<(Identity, String), Vec<(u32, CopyToProgramEdges)>>::new();
         let mut origins = HashMap::new();
@@ -69,7 +69,7 @@ impl DistributedCopies {
                 for own in &map.functions {
                     let function = maps.get(&origin).and_then(|map| map.functions.iter().find(|f| f.name == own.name));
                     let copy_edges = function.and_then(|function| CopyToProgramEdges::new(function, own));
-                    let copy_edges = copy_edges.ok_or_else(|| OtherProgram { copy: number, function: own.name.clone() })?;
+                    let copy_edges = copy_edges.ok_or_else(|| CopyOfOtherProgram { copy: number, function: own.name.clone() })?;
                     copies_with.entry((origin, own.name.clone())).or_default().push((number, copy_edges));
                 }
             }
@@ -89,7 +89,7 @@ impl DistributedCopies {
     }
 
     /// Returns the number of the copy with this image.
-    pub fn copy_number(&self, image: Identity) -> Option<u32> {
+    pub fn copy_number_of_image(&self, image: Identity) -> Option<u32> {
         self.numbers.get(&image).copied()
     }
 
@@ -101,7 +101,7 @@ impl DistributedCopies {
         let path = numbering.path(dag, counter - own.first_counter)?;
         let whole = self.program.units.iter().find(|(unit, _)| *unit == origin)?.1.clone();
         let function = whole.functions.iter().find(|f| f.name == own.name)?;
-        let number = self.copy_number(key.image)?;
+        let number = self.copy_number_of_image(key.image)?;
         let (_, copy_edges) = self.copies_with.get(&(origin, own.name.clone()))?.iter().find(|(copy, _)| *copy == number)?;
         let unit = UnitKey { image: self.program.identity, unit: origin };
         Some((unit, function.first_counter + copy_edges.program_path_id(function, &path)))

@@ -14,7 +14,7 @@ pub struct UnitMaps {
 }
 
 /// Maximum number of maps kept in memory. Rows are sorted by unit, so few maps are needed at a time.
-const MAX_MAPS: usize = 64;
+const MAX_CACHED_MAPS: usize = 64;
 
 impl UnitMaps {
     /// Creates a lookup of unit maps in `store` and in `program`, which has the maps of a program that was distributed as copies.
@@ -35,7 +35,7 @@ impl UnitMaps {
         if let Some(map) = self.known.get(&key) {
             return map.clone();
         }
-        if self.known.len() >= MAX_MAPS {
+        if self.known.len() >= MAX_CACHED_MAPS {
             self.known.clear();
         }
         let map = self.store.get(key.unit).ok().flatten().and_then(|frame| frame.map().ok()).map(Arc::new);

@@ -21,7 +21,7 @@ use trodden_wire::{COUNTERS_SECTION, KNOWN_VERSION, KnownHeader, checksum};
 
 /// Known paths from the runs and files that the user named, and from the sets that were known at build time.
 #[derive(Default)]
-pub struct KnownInput {
+pub struct KnownPathInput {
     /// All known paths.
     pub paths: KnownPaths,
     /// Identities of the sets of known paths that builds refer to and that were looked up.
@@ -30,7 +30,7 @@ pub struct KnownInput {
     missing: BTreeSet<Identity>,
 }
 
-impl KnownInput {
+impl KnownPathInput {
     /// Adds the paths of a run, suite or file that the user named.
     pub fn add_named(&mut self, wanted: &str) -> Result<()> {
         let known = load_known_paths(OsStr::new(wanted)).with_context(|| format!("cannot load known paths from {wanted} (--known)"))?;

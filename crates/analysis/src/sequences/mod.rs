@@ -19,9 +19,9 @@ pub use diff::{DifferenceRow, LabelledRange, MAX_SHOWN, SequenceDifferences, dif
 pub use find::{FoundEvents, FoundPosition, find};
 pub use hot::{HotQuery, HotSubpathRow, HotSubpaths, find_hot_subpaths};
 pub use iterations::{
-    BranchPath, BranchPathDocument, IterationDocument, IterationPattern, IterationQuery, IterationRow, iteration_document,
+    BranchPath, BranchPathDocument, IterationDocument, IterationPattern, IterationQuery, IterationRow, document_iterations,
     iterations_of_copies, last_branches,
 };
-pub use phases::{FoundPhases, PhaseDocument, PhaseRow, phase_document};
-pub use recording::{EventEntry, EventTable, OpenedSequence, PathEvent, RecordingWriter, SequenceRecording, ThreadSequence};
+pub use phases::{FoundPhases, PhaseDocument, PhaseRow, document_phases};
+pub use recording::{EventTable, OpenedSequence, PathEvent, RecordingWriter, SequenceRecording, SymbolMeaning, ThreadSequence};
 pub use segments::{CountedSegment, SequenceSegments, check_depth, count_segments};

@@ -44,7 +44,7 @@ pub struct PhaseRow {
 }
 
 /// Finds at most `max_phases` phases by paths and by blocks. The sequence is split into about 100 intervals.
-pub fn phase_document(opened: &OpenedSequence, max_phases: usize) -> Result<PhaseDocument> {
+pub fn document_phases(opened: &OpenedSequence, max_phases: usize) -> Result<PhaseDocument> {
     let interval = opened.path_events().div_ceil(100).max(1);
     let parameters = PhaseParameters { max_phases, ..PhaseParameters::default() };
     let table = &opened.table;

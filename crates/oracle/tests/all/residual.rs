@@ -3,7 +3,7 @@
 
 use crate::plain;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use trodden_analysis::untested::{Sightings, UntestedSummary};
+use trodden_analysis::untested::{UntestedPathRecorder, UntestedSummary};
 use trodden_oracle::random::{RandomLanguage, RandomNumbers, RandomProgram};
 use trodden_oracle::untested::{UntestedExecution, compare};
 use trodden_oracle::{Toolkit, random};
@@ -155,7 +155,7 @@ fn counters_of_iterations(unit: &UnitProfile) -> HashSet<u64> {
 }
 
 fn check_summary_against_two_profiles(tests: &Profile, field: &Profile) {
-    let (known, mut filtered, mut sightings) = (tests.known_paths().unwrap(), field.clone(), Sightings::default());
+    let (known, mut filtered, mut sightings) = (tests.known_paths().unwrap(), field.clone(), UntestedPathRecorder::default());
     sightings.add(0, &mut filtered, &known).unwrap();
     let reported = UntestedSummary::new(&filtered, &known).unwrap();
     let checked = compare(tests, field).unwrap();

@@ -5,7 +5,7 @@ use crate::json::{SCHEMA_VERSION, number};
 use crate::source::SourceCache;
 use crate::view::{Function, View, file_of, inline_chain};
 use serde_json::{Value, json};
-use trodden_analysis::advise::{Advice, BranchOutcome, Correlated, LoopPatterns, NeverTogether, OperationSite, Redundant};
+use trodden_analysis::advise::{Advice, BranchOutcome, CorrelatedBranches, LoopPatterns, NeverTogether, OperationSite, RedundantBlock};
 use trodden_flow::{Edge, Node};
 use trodden_unit::SourcePosition;
 use trodden_unit::experiment::Spelling;
@@ -56,7 +56,7 @@ struct EvidenceWriter<'t> {
 }
 
 impl EvidenceWriter<'_> {
-    fn correlated_json(&self, c: &Correlated) -> Value {
+    fn correlated_json(&self, c: &CorrelatedBranches) -> Value {
         let given = c.given.iter().map(|g| {
             json!({
                 "edge": self.edge_json(g.edge),
@@ -108,9 +108,9 @@ impl EvidenceWriter<'_> {
         })
     }
 
-    fn redundant_json(&self, r: &Redundant) -> Value {
+    fn redundant_json(&self, r: &RedundantBlock) -> Value {
         let site = |s: &OperationSite| self.position_json(s.position, s.block);
-        let repeated = |x: &trodden_analysis::advise::Repeated| {
+        let repeated = |x: &trodden_analysis::advise::RepeatedComputation| {
             json!({
                 "operation": x.operation,
                 "at": site(&x.at),

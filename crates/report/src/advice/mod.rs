@@ -119,7 +119,7 @@ impl AdviceSelection {
             }
         }
         savings.sort_by(|a: &RankedAdvice, b| b.share.total_cmp(&a.share).then_with(|| a.function.name.full.cmp(&b.function.name.full)));
-        others.sort_by(|a: &RankedAdvice, b| b.finding.surprise().total_cmp(&a.finding.surprise()));
+        others.sort_by(|a: &RankedAdvice, b| b.finding.surprise_score().total_cmp(&a.finding.surprise_score()));
         let found = (savings.len(), others.len());
         savings.truncate(crate::select::limit(self.top));
         others.truncate(crate::select::limit(self.top));

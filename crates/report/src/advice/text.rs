@@ -8,7 +8,7 @@ use crate::text::{PageLayout, TextOptions, inlined_calls_to_show, paint_taken_br
 use crate::view::{Function, View, file_of, inline_chain};
 use crate::words::{self, base_name, count, percent, plural, program_name};
 use std::cell::RefCell;
-use trodden_analysis::advise::{Advice, AdviceKind, Correlated, LoopPatterns, NeverTogether, Redundant, Repeated};
+use trodden_analysis::advise::{Advice, AdviceKind, CorrelatedBranches, LoopPatterns, NeverTogether, RedundantBlock, RepeatedComputation};
 use trodden_flow::{Edge, Node};
 use trodden_unit::SourcePosition;
 use trodden_unit::experiment::Spelling;
@@ -128,7 +128,7 @@ struct FindingWriter<'s> {
 }
 
 impl FindingWriter<'_> {
-    fn render_correlated(&self, c: &Correlated) -> String {
+    fn render_correlated(&self, c: &CorrelatedBranches) -> String {
         let mut out = self.render_source_line(say::branch_position(self.function, c.earlier), "");
         out.push_str(&self.render_source_line(say::branch_position(self.function, c.later), ""));
         let own =
@@ -175,7 +175,7 @@ impl FindingWriter<'_> {
         out
     }
 
-    fn render_redundant(&self, r: &Redundant) -> String {
+    fn render_redundant(&self, r: &RedundantBlock) -> String {
         let mut out = String::new();
         for repeated in r.repeated.iter().take(MAX_REPEATED_COMPUTATIONS) {
             out.push_str(&self.render_source_line(repeated.at.position, &self.render_repeated(r, repeated)));
@@ -192,7 +192,7 @@ impl FindingWriter<'_> {
         out + &self.render_labelled_text("before", &format!("{from}; {why}"))
     }
 
-    fn render_repeated(&self, r: &Redundant, repeated: &Repeated) -> String {
+    fn render_repeated(&self, r: &RedundantBlock, repeated: &RepeatedComputation) -> String {
         let share = percent((repeated.found + repeated.constant) as f64 / r.executions as f64);
         let from =
             repeated.from.first().and_then(|(site, _)| site.position).map(|p| format!(", as in line {}", p.line)).unwrap_or_default();

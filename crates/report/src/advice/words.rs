@@ -4,7 +4,9 @@ use crate::escape;
 use crate::path_listing;
 use crate::view::{Function, file_of, inline_chain};
 use crate::words::{base_name, percent, plural};
-use trodden_analysis::advise::{Advice, AdviceFinding, BranchOutcome, Correlated, LoopPattern, LoopPatterns, NeverTogether, Redundant};
+use trodden_analysis::advise::{
+    Advice, AdviceFinding, BranchOutcome, CorrelatedBranches, LoopPattern, LoopPatterns, NeverTogether, RedundantBlock,
+};
 use trodden_flow::{Edge, Node};
 use trodden_unit::{EdgeKind, SourcePosition};
 
@@ -94,7 +96,7 @@ pub fn describe_finding(function: &Function, finding: &AdviceFinding) -> String 
     }
 }
 
-fn describe_correlated(function: &Function, c: &Correlated) -> String {
+fn describe_correlated(function: &Function, c: &CorrelatedBranches) -> String {
     let (earlier, later) = (format_branch(function, c.earlier), format_branch(function, c.later));
     let share = percent(c.decided as f64 / c.executions as f64);
     let whole = if c.given.iter().all(|g| g.decides.is_some()) && c.together == c.executions { "all" } else { &share };
@@ -115,9 +117,9 @@ fn describe_loop(function: &Function, l: &LoopPatterns) -> String {
     )
 }
 
-fn describe_redundant(function: &Function, r: &Redundant) -> String {
+fn describe_redundant(function: &Function, r: &RedundantBlock) -> String {
     let at = r.repeated.first().and_then(|f| f.at.position).or_else(|| first_position(function, r.block));
-    let saved = r.saves() as f64 / (r.repeated.len() as f64 * r.executions as f64);
+    let saved = r.max_saved_instructions() as f64 / (r.repeated.len() as f64 * r.executions as f64);
     let (what, them) =
         if r.repeated.len() == 1 { ("a result is".into(), "it") } else { (format!("{} results are", r.repeated.len()), "them") };
     format!(
@@ -151,11 +153,11 @@ pub fn suggest_change(function: &Function, finding: &AdviceFinding) -> String {
 }
 
 /// Returns true if each outcome of the earlier branch that decides the later branch was always followed by the decided outcome.
-fn is_always_decided(c: &Correlated) -> bool {
+fn is_always_decided(c: &CorrelatedBranches) -> bool {
     c.given.iter().all(|g| g.decides.is_none() || g.is_certain())
 }
 
-fn suggest_for_correlated(function: &Function, c: &Correlated) -> String {
+fn suggest_for_correlated(function: &Function, c: &CorrelatedBranches) -> String {
     if c.first_iteration {
         let advice = "in the first iteration of a loop: peel that iteration, or enter the loop after the test";
         return format!("{} is decided {advice}", format_branch(function, c.later));
@@ -220,7 +222,7 @@ fn suggest_for_loop(function: &Function, l: &LoopPatterns) -> String {
     "several of its branches test the same condition: test it once per iteration and keep the result".into()
 }
 
-fn suggest_for_redundant(r: &Redundant) -> String {
+fn suggest_for_redundant(r: &RedundantBlock) -> String {
     let constant = r.repeated.iter().all(|x| x.constant > x.found);
     match (constant, r.unavoidable) {
         (true, _) => {

@@ -14,8 +14,8 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use trodden_analysis::sequences::{
-    BranchPathDocument, EventTable, IterationPattern, IterationQuery, OpenedSequence, PhaseDocument, iteration_document, last_branches,
-    phase_document,
+    BranchPathDocument, EventTable, IterationPattern, IterationQuery, OpenedSequence, PhaseDocument, document_iterations, document_phases,
+    last_branches,
 };
 use trodden_profile::stream::StreamLog;
 use trodden_stored::place::streams_folder_of;
@@ -82,7 +82,7 @@ impl BusiestThread {
 
     /// Returns all patterns of repeated loop iterations.
     pub fn patterns(&self) -> Result<Vec<IterationPattern>> {
-        Ok(iteration_document(&self.opened, IterationQuery { top: 0, ..self.iteration_query() })?.patterns)
+        Ok(document_iterations(&self.opened, IterationQuery { top: 0, ..self.iteration_query() })?.patterns)
     }
 
     fn heading(&self) -> String {
@@ -102,7 +102,7 @@ impl BusiestThread {
 
     /// Writes paths across iterations, and paths of the last branches, as text.
     pub fn write(&self, out: &mut dyn Write) -> Result<()> {
-        let found = iteration_document(&self.opened, self.iteration_query())?;
+        let found = document_iterations(&self.opened, self.iteration_query())?;
         writeln!(out, "\n{}; `trodden-lab patterns` shows more", self.heading())?;
         iterations::write(out, &found)?;
         if let Some(branches) = self.find_branch_paths() {
@@ -120,16 +120,16 @@ impl BusiestThread {
             "threads": self.threads,
             "events": self.opened.grammar.len(),
             "events_examined": self.opened.grammar.len().min(MAX_ANALYSED_SYMBOLS),
-            "iterations": iteration_document(&self.opened, whole)?,
+            "iterations": document_iterations(&self.opened, whole)?,
             "last_branches": last_branches(&self.opened, BRANCHES_PER_PATH, 0, MAX_ANALYSED_SYMBOLS).ok(),
-            "phases": phase_document(&self.opened, MAX_PHASES)?,
+            "phases": document_phases(&self.opened, MAX_PHASES)?,
         }))
     }
 
     /// Renders phases and patterns as a section of an HTML page.
     pub fn page(&self) -> Result<String> {
-        let phases: PhaseDocument = phase_document(&self.opened, MAX_PHASES)?;
-        let found = iteration_document(&self.opened, self.iteration_query())?;
+        let phases: PhaseDocument = document_phases(&self.opened, MAX_PHASES)?;
+        let found = document_iterations(&self.opened, self.iteration_query())?;
         let mut page = format!(
             "<details class=\"sequence\" open><summary>Phases: {} by paths, {} by basic blocks <span class=\"faint\">{}, \
              intervals of {} paths</span></summary><div class=\"sequence-body\">{}",

@@ -62,7 +62,7 @@ pub fn keep_functions(suite: &mut Suite, criteria: &ComparedFunctions) -> Result
         plural(all.len() as u128, "function", "functions")
     );
     log::info!("comparing {} of {} that the tests execute", wanted.len(), plural(all.len() as u128, "function", "functions"));
-    suite.keep(&wanted.into_iter().map(|at| all[at].key).collect());
+    suite.keep_functions_in(&wanted.into_iter().map(|at| all[at].key).collect());
     Ok(())
 }
 

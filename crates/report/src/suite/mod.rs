@@ -9,7 +9,7 @@ use crate::words::plural;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use trodden_analysis::suite::cover::Cover;
+use trodden_analysis::suite::cover::SetCover;
 use trodden_analysis::suite::order::OrderedTest;
 use trodden_analysis::suite::{PathIndex, Suite, SuiteTest};
 
@@ -68,9 +68,9 @@ pub struct RedundantTests<'a> {
     /// The cost that was minimised.
     pub by: SuiteCost,
     /// The set of tests that a greedy search found.
-    pub greedy: &'a Cover,
+    pub greedy: &'a SetCover,
     /// The cheapest set of tests that was found.
-    pub best: &'a Cover,
+    pub best: &'a SetCover,
 }
 
 impl RedundantTests<'_> {

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
-use trodden_analysis::copies::{Costs, RequestedCopies};
-use trodden_analysis::iterations::requested_iterations;
+use trodden_analysis::copies::{CopiesCosts, RequestedCopies};
+use trodden_analysis::iterations::iteration_set_of_run;
 use trodden_analysis::segments::requested_segments;
 use trodden_console::arguments::engines::EngineParameters;
 use trodden_flow::part::Measure;
@@ -93,7 +93,7 @@ fn choose_divided_counts(given: &RecordCopiesArguments) -> Result<DividedCounts>
         CopyDivision::Paths => DividedCounts::Paths,
         CopyDivision::Edges => DividedCounts::Edges,
         CopyDivision::Iterations => match &choices.iterations {
-            Some(wanted) => DividedCounts::IterationPaths(requested_iterations(wanted.iterations, &wanted.run, &folders())?),
+            Some(wanted) => DividedCounts::IterationPaths(iteration_set_of_run(wanted.iterations, &wanted.run, &folders())?),
             None => DividedCounts::Iterations,
         },
         CopyDivision::Segments(set) => DividedCounts::Segments(requested_segments(depth.unwrap_or(1) as usize, &[], set, &folders())?),
@@ -175,7 +175,7 @@ fn report_copy_costs(options: &RecordCopiesArguments, measurements: &CopyMeasure
         measure: hit_measure_to_minimise(options),
         hits: word_for(&HITS, &hit_measure_to_minimise(options)),
     };
-    let mut costs = Costs::new(measurements, &choices);
+    let mut costs = CopiesCosts::new(measurements, &choices);
     costs.diverged = differences.to_vec();
     for line in report::lines(&costs) {
         match line {

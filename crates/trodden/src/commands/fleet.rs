@@ -19,8 +19,8 @@ use trodden_analysis::field::aggregate::{AggregateLimits, Aggregator, FieldAggre
 use trodden_analysis::field::distributed::{DistributedCopies, DistributedCopy};
 use trodden_analysis::field::maps::UnitMaps;
 use trodden_analysis::field::{FieldReport, hash_user};
-use trodden_analysis::residual::{KnownInput, find_inputs};
-use trodden_analysis::untested::Sightings;
+use trodden_analysis::residual::{KnownPathInput, find_inputs};
+use trodden_analysis::untested::UntestedPathRecorder;
 use trodden_profile::copies::{PartitionedProgram, is_copy};
 use trodden_profile::{BuildPolicy, Profile, ProfileMerger, Run, raw_files};
 use trodden_recording::copies::CopyContext;
@@ -91,9 +91,9 @@ fn write_report(job: &FleetPackArguments) -> Result<ExitCode> {
 /// returns only the counts of such programs.
 fn merge_untested_counts(job: &FleetPackArguments) -> Result<Profile> {
     let folders = folders();
-    let mut known = KnownInput::default();
+    let mut known = KnownPathInput::default();
     job.known.iter().try_for_each(|name| known.add_named(name))?;
-    let (mut sightings, mut merger) = (Sightings::default(), ProfileMerger::new(BuildPolicy::Separate));
+    let (mut sightings, mut merger) = (UntestedPathRecorder::default(), ProfileMerger::new(BuildPolicy::Separate));
     let (mut of_copies, mut read) = (job.copy.is_some(), 0);
     // A program from `trodden fleet copies` writes no raw file if it executed no untested path, so an empty folder is not an error.
     let names: Vec<String> = job.profiles.iter().filter(|p| !of_copies || !is_empty_folder(Path::new(p))).cloned().collect();

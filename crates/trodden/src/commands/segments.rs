@@ -29,7 +29,7 @@ pub fn run(job: &SegmentsArguments, color: Color) -> Result<ExitCode> {
     let (depth, is_untested) = (job.depth as usize, !job.known.is_empty());
     let folders = folders();
     let observed = ObservedSegments::load(require_utf8_name(&job.file)?, depth, &folders)?;
-    let mut found = observed.of_depth(depth);
+    let mut found = observed.segments_of_depth(depth);
     let all = SegmentRanking::count_segments_and_executions(&found);
     if is_untested {
         remove_known_segments(&mut found, &observed, job, (depth, &folders))?;
@@ -76,7 +76,7 @@ fn remove_known_segments(
 ) -> Result<()> {
     let (mut known, _) = observed.requested(depth, false);
     for name in &job.known {
-        known.extend(ObservedSegments::load(name, depth, folders)?.by_name(depth).into_keys());
+        known.extend(ObservedSegments::load(name, depth, folders)?.counts_by_name(depth).into_keys());
     }
     found.retain(|(image, segment, _)| !known.contains(&to_names(image, segment)));
     Ok(())

@@ -12,7 +12,7 @@ use crate::temporary;
 use anyhow::{Result, bail};
 use std::path::Path;
 use std::process::ExitCode;
-use trodden_analysis::residual::{FieldProfiles, SchemeJob, SchemeResults, warn_if_tests_differ};
+use trodden_analysis::residual::{FieldProfiles, SchemeComparison, SchemeResults, warn_if_tests_differ};
 use trodden_analysis::segments::{UntestedSegmentSelection, UntestedSegments};
 use trodden_analysis::untested;
 use trodden_coverage::FilePatterns;
@@ -51,7 +51,7 @@ pub fn compare_schemes(request: &SchemeComparisonRequest, form: &UntestedArgumen
     let SchemeComparisonRequest { program, tests, field, rounds } = *request;
     // This code runs in `trodden-lab`, which cannot instrument programs, so it calls `trodden`.
     let trodden = driver_context().executable_folder()?.join("trodden");
-    let scheme = SchemeJob { program, tests, field, rounds, trodden: &trodden, cpu_time };
+    let scheme = SchemeComparison { program, tests, field, rounds, trodden: &trodden, cpu_time };
     let (compared, profiles) = SchemeResults::compare(&scheme, folder.path(), &folders())?;
     report(&UntestedArguments { profiles, ..form.clone() }, color, Some(&compared))
 }

@@ -49,12 +49,12 @@ fn resolve_path_set(set: &str, maps: &[&UnitMap]) -> Result<KnownPaths> {
         "share" => {
             let (share, profile) = rest.split_once(':').unwrap_or((rest, LAST));
             let mut paths = read_executed_paths(profile)?;
-            choice::keep_share(&mut paths, parse_percent(share)?);
+            choice::keep_most_frequent_share(&mut paths, parse_percent(share)?);
             Ok(paths)
         }
         "function" => Ok(choice::all_paths_of(maps, |f| named(f, rest))?),
-        "touch" => Ok(choice::paths_touching(maps, &parse_line_spans(rest)?)?),
-        "through" => Ok(choice::paths_through_all(maps, &parse_line_spans(rest)?)?),
+        "touch" => Ok(choice::paths_with_block_in_any(maps, &parse_line_spans(rest)?)?),
+        "through" => Ok(choice::paths_with_blocks_in_all(maps, &parse_line_spans(rest)?)?),
         "paths" => {
             let text = fs::read_to_string(rest).with_context(|| format!("cannot read the file of paths {rest}"))?;
             Ok(choice::paths_matching(maps, &choice::parse_sequences(&text)?, named)?)
@@ -67,7 +67,7 @@ fn resolve_path_set(set: &str, maps: &[&UnitMap]) -> Result<KnownPaths> {
             if places.is_empty() {
                 bail!("the diff contains no changed line");
             }
-            Ok(choice::paths_touching(maps, &places)?)
+            Ok(choice::paths_with_block_in_any(maps, &places)?)
         }
         _ => read_executed_paths(set),
     }
@@ -97,5 +97,5 @@ fn parse_percent(text: &str) -> Result<f64> {
 /// Reads a diff from a file, or runs `git diff` to get the changes from a revision to the working tree.
 fn read_unified_diff(source: &str) -> Result<UnifiedDiff> {
     let file = Path::new(source);
-    if file.is_file() { git::read_diff(file) } else { git::diff(source) }
+    if file.is_file() { git::read_diff(file) } else { git::diff_against_revision(source) }
 }

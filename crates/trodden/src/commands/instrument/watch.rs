@@ -11,7 +11,7 @@ use anyhow::{Result, bail, ensure};
 use std::collections::HashSet;
 use std::path::Path;
 use trodden_analysis::expression::joined::{is_cut, is_whole};
-use trodden_analysis::expression::{BlockSet, End, Matcher, PathExpression};
+use trodden_analysis::expression::{ExpressionPlace, PathExpression, PathMatcher, RequiredPathEnd};
 use trodden_profile::{DecodedPath, PathDecoder, has_standard_numbering};
 use trodden_recording::copies::read_units;
 use trodden_report::found::{UNKNOWN_BECAUSE_CUT, describe_position};
@@ -32,20 +32,20 @@ const CUT_EDGE_ADVICE: &str =
 /// or if a function has too many paths or numbers them by a scheme other than the standard one.
 pub fn find_unmatched_paths(text: &str, program: &Path) -> Result<KnownPaths> {
     let expression: PathExpression = text.parse()?;
-    let calls = expression.patterns.iter().flatten().any(|s| s.end == Some(End::Call));
+    let calls = expression.patterns.iter().flatten().any(|s| s.end == Some(RequiredPathEnd::Call));
     ensure!(!calls, "cannot watch `call`, since only the end of the program shows that a call has not returned. Remove `call`");
     let maps: Vec<UnitMap> = read_units(program, driver_context().store().ok().as_ref())?.into_iter().map(|(_, map)| map).collect();
     let functions: Vec<(&UnitMap, &FunctionMap)> = maps.iter().flat_map(|m| m.functions.iter().map(move |f| (m, f))).collect();
     let selected = select_functions(&expression, &functions, program)?;
     let mut unmatched = KnownPaths::default();
     let (mut matching, mut matching_functions) = (0usize, 0usize);
-    let mut unmatched_places: Option<Vec<&BlockSet>> = None;
+    let mut unmatched_places: Option<Vec<&ExpressionPlace>> = None;
     let mut undecided: Vec<String> = Vec::new();
     for (index, (map, function)) in functions.iter().enumerate() {
         check_path_count(function)?;
         let mut left: Vec<u64> = (0..function.counters).collect();
         if selected.contains(&index) {
-            let matcher = Matcher::new(&expression, map, function);
+            let matcher = PathMatcher::new(&expression, map, function);
             let missing = matcher.unmatched_places();
             unmatched_places = Some(unmatched_places.map_or(missing.clone(), |n| n.into_iter().filter(|p| missing.contains(p)).collect()));
             if is_cut(function) && !matcher.cannot_match() {

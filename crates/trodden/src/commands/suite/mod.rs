@@ -15,7 +15,7 @@ use trodden_analysis::changes::ChangedLines;
 use trodden_analysis::git::{self, UnifiedDiff};
 use trodden_analysis::suite::Suite;
 use trodden_analysis::suite::cover::{CoverProblem, find_cheapest_cover, find_greedy_cover};
-use trodden_analysis::suite::order::{OrderBy, average_covered, order_tests};
+use trodden_analysis::suite::order::{TestOrderMeasure, average_covered_percent, order_tests};
 use trodden_profile::{Profile, RunStore, UnitMapsByIdentity};
 use trodden_report::escape;
 use trodden_report::suite::{self as shown, RedundantTests, SCHEMA_VERSION, SuiteCost, TestOrder};
@@ -103,7 +103,7 @@ fn print_redundant_tests(suite: &Suite, name: &str, by: SuiteCost, as_json: bool
 
 fn report_test_order(job: &SuiteOrderArguments) -> Result<()> {
     ensure!(job.object.is_empty(), "--object applies only to --by lines. Omit --object");
-    let by = if job.by == TestOrderCriterion::Rate { OrderBy::PathsPerTime } else { OrderBy::Paths };
+    let by = if job.by == TestOrderCriterion::Rate { TestOrderMeasure::PathsPerTime } else { TestOrderMeasure::Paths };
     let suite = load_suite(&job.suite, &job.functions)?;
     let changes = read_changed_lines(job)?;
     let changed_paths = match changes {
@@ -115,7 +115,7 @@ fn report_test_order(job: &SuiteOrderArguments) -> Result<()> {
         None => None,
     };
     let mut placed = order_tests(&suite.tests, changed_paths.as_ref(), by);
-    let average = |tests: &mut dyn Iterator<Item = usize>| average_covered(&suite.tests, tests, changed_paths.as_ref());
+    let average = |tests: &mut dyn Iterator<Item = usize>| average_covered_percent(&suite.tests, tests, changed_paths.as_ref());
     let (now, before) = (average(&mut placed.iter().map(|p| p.test)), average(&mut (0..suite.tests.len())));
     if job.only_changed {
         placed.retain(|p| p.paths > 0);
@@ -144,7 +144,7 @@ fn read_changed_lines(job: &SuiteOrderArguments) -> Result<Option<ChangedLines>>
             (UnifiedDiff { text: String::from_utf8_lossy(&bytes).into_owned(), root: None }, "standard input")
         }
         Some(file) if Path::new(file).is_file() => (git::read_diff(Path::new(file))?, file),
-        Some(commit) => (git::diff(commit)?, "git diff"),
+        Some(commit) => (git::diff_against_revision(commit)?, "git diff"),
     };
     Ok(Some(ChangedLines::from_diff(&text, root.as_deref()).with_context(|| name.to_owned())?))
 }
