@@ -65,7 +65,7 @@ mod tests {
     fn revision_that_looks_like_an_option_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("written");
-        assert!(diff(&format!("--output={}", file.display())).is_err());
+        assert!(diff_against_revision(&format!("--output={}", file.display())).is_err());
         assert!(!file.exists());
     }
 }

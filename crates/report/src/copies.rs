@@ -168,7 +168,9 @@ fn build_hit_bars(costs: &CopiesCosts) -> Option<Vec<ChartBar>> {
         ChartBar { name, value, text: format!("{:.1} %", 100.0 * value), colour }
     };
     let all = costs.copies.iter().enumerate();
-    let mut rows = all.map(|(at, c)| Some(row(format!("copy {at}"), costs.hits(c)?, COPY_COLOUR))).collect::<Option<Vec<ChartBar>>>()?;
+    let mut rows = all
+        .map(|(at, c)| Some(row(format!("copy {at}"), costs.minimised_hits_of_copy(c)?, COPY_COLOUR)))
+        .collect::<Option<Vec<ChartBar>>>()?;
     rows.push(row("ideal".into(), costs.ideal_hits, REFERENCE_COLOUR));
     rows.push(row("lower bound".into(), costs.lower_bound_hits, REFERENCE_COLOUR));
     rows.push(row("one program".into(), costs.sequential_hits, SINGLE_PROGRAM_COLOUR));

@@ -43,7 +43,7 @@ impl InlinedIndent {
             let text = file_of(map, SourcePosition { scope, file, line, column: 0 }).and_then(|file| sources.line(file, line));
             if let Some(text) = text.filter(|text| !text.is_empty()) {
                 let known = minimum.entry(scope).or_insert(usize::MAX);
-                *known = indent(&text).min(*known);
+                *known = indent_width(&text).min(*known);
             }
         }
         InlinedIndent { minimum }
@@ -55,7 +55,7 @@ impl InlinedIndent {
 
     /// Returns a line's indentation relative to the minimum in its inlined body.
     pub fn relative_indent(&self, at: SourcePosition, text: &str) -> usize {
-        indent(text).saturating_sub(self.min_indent(at.scope))
+        indent_width(text).saturating_sub(self.min_indent(at.scope))
     }
 }
 

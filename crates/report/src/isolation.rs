@@ -143,6 +143,6 @@ fn render_suspect_title(rank: usize, suspect: &Suspect, function: &Function, pag
         0 => "passing runs took all of its edges, but never this path".to_owned(),
         n => format!("{} no passing run took", plural(n.into(), "edge that", "edges that")),
     };
-    let line = |text: &str| format!("      {}\n", page.paint(paint::DIM, &fit(text, page.width - 6)));
+    let line = |text: &str| format!("      {}\n", page.paint(paint::DIM, &truncate_text(text, page.width - 6)));
     format!("{head}\n{}{}{}", line(&taken), line(&scores), line(&edges))
 }

@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn bars_are_padded_and_never_empty_for_positive_shares() {
-        assert_eq!([bar(1.0, 3), bar(0.5, 3), bar(1e-6, 3), bar(0.0, 3)], ["███", "█▌ ", "▏  ", "   "]);
+        assert_eq!([render_bar(1.0, 3), render_bar(0.5, 3), render_bar(1e-6, 3), render_bar(0.0, 3)], ["███", "█▌ ", "▏  ", "   "]);
     }
 
     #[test]

@@ -131,7 +131,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
             let tie_break = |u: &UntestedPath| (Reverse(u.count), u.function.name.full.clone(), u.id);
             by_order.then_with(|| tie_break(a).cmp(&tie_break(b)))
         });
-        let (found, summary) = (shown.len(), input.summary(&shown));
+        let (found, summary) = (shown.len(), input.summarise_paths(&shown));
         let unfinished = shown.iter().filter(|u| !u.complete).count();
         shown.truncate(selection.top);
         let mut edges: Vec<UntestedEdge> = functions.iter().flat_map(|f| input.collect_edges(f)).collect();
@@ -296,7 +296,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
             json!({ "function": e.function.name.full, "file": e.function.file(), "edge": e.edge.0, "from_line": from, "to_line": to,
                 "count": number(e.count) })
         });
-        let mut summary = summary(&self.summary, self.share(), self.input.sightings.counted.len());
+        let mut summary = untested_summary_json(&self.summary, self.share(), self.input.sightings.counted.len());
         summary["unfinished_paths"] = json!(self.unfinished);
         let UndistinguishedExecutionCounts { untested, unclear } = self.input.sightings.without_path;
         summary["untested_executions_without_path"] = number(untested);

@@ -106,7 +106,7 @@ fn build_path_result(residual: &ResidualReport, path: &UntestedPath, sources: &S
 
 /// Returns the location of a function's declaration; `None` if it is unknown.
 pub(crate) fn declaration_location(function: &Function, sources: &SourceCache) -> Option<Value> {
-    let mut place = location(function, function.map.position.filter(|p| p.line > 0)?, "", sources)?;
+    let mut place = sarif_location(function, function.map.position.filter(|p| p.line > 0)?, "", sources)?;
     place["logicalLocations"] = json!([{ "name": function.name.short, "fullyQualifiedName": function.name.full, "kind": "function" }]);
     Some(place)
 }
@@ -131,7 +131,7 @@ fn path_step(function: &Function, listing: &PathListing, step: &ListingStep, sou
     let turns = words::format_taken_branches(&step.turns);
     let text = [begins, turns].into_iter().filter(|t| !t.is_empty()).collect::<Vec<_>>().join("; ");
     // Each inlined call nests one level deeper.
-    Some(json!({ "location": location(function, *at, &text, sources)?, "nestingLevel": step.chain.len() - 1 }))
+    Some(json!({ "location": sarif_location(function, *at, &text, sources)?, "nestingLevel": step.chain.len() - 1 }))
 }
 
 /// Converts a file path to a URI reference (RFC 3986).

@@ -44,7 +44,7 @@ impl FromStr for PathExpression {
             return Err(parser.error_at(0, "expected the name of a function before the colon"));
         }
         let mut patterns = vec![parser.parse_pattern()?];
-        while parser.take(&ExpressionToken::Or) {
+        while parser.consume_token(&ExpressionToken::Or) {
             patterns.push(parser.parse_pattern()?);
         }
         match parser.peek() {

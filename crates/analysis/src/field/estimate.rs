@@ -115,7 +115,7 @@ mod tests {
     fn sample_of_one_user_has_no_standard_error() {
         let one = UserSample { all: 10, sampled: 1 };
         assert_eq!(one.count(3, 9.0), CountEstimate { value: 30.0, error: None });
-        let UsersEstimate { low, high, .. } = one.users(1);
+        let UsersEstimate { low, high, .. } = one.estimate_users(1);
         assert!((1.0..3.0).contains(&low) && high == 10.0, "{low} {high}");
         assert_eq!(UserSample { all: 1, sampled: 1 }.count(3, 9.0), CountEstimate { value: 3.0, error: Some(0.0) });
     }

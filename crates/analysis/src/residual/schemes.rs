@@ -186,7 +186,7 @@ impl SchemeResult {
     fn new(stages: &'static str, runs: usize, time: Duration, (profile, folders): (&Path, &Folders)) -> Result<SchemeResult> {
         let observed = ObservedSegments::load(path_str(profile)?, SEGMENT_DEPTH, folders)?;
         let (tested, _) = observed.requested_and_uncountable(SEGMENT_DEPTH, false);
-        let untested = observed.by_name(SEGMENT_DEPTH).into_iter().filter(|(segment, _)| !tested.contains(segment));
+        let untested = observed.counts_by_name(SEGMENT_DEPTH).into_iter().filter(|(segment, _)| !tested.contains(segment));
         let untested: Vec<(Vec<NamedPath>, u64)> = untested.collect();
         let executions = untested.iter().map(|(_, count)| count).sum();
         let untested = untested.into_iter().map(|(segment, _)| segment).collect();

@@ -46,7 +46,7 @@ pub fn compare(counted: &ObservedSegments, other: &str, depth: Option<usize>, fo
         if checked.is_empty() && unplaced.is_empty() {
             continue;
         }
-        all.push(compare_depth(&checked, (&counted.by_name(each), &expected.by_name(each)), each, unplaced.len()));
+        all.push(compare_depth(&checked, (&counted.counts_by_name(each), &expected.counts_by_name(each)), each, unplaced.len()));
     }
     Ok(all)
 }

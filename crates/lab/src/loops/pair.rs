@@ -246,7 +246,7 @@ mod tests {
 
     fn pairs(plain: &[&str], counted: &[&str]) -> Vec<String> {
         let mark = |line: InstructionPair| format!("{}|{}", line.plain.unwrap_or_default(), line.counted.unwrap_or_default());
-        align(plain, counted).into_iter().map(mark).collect()
+        align_instructions(plain, counted).into_iter().map(mark).collect()
     }
 
     #[test]
@@ -272,7 +272,7 @@ mod tests {
         for seed in 0..200usize {
             let list = |from: usize| (0..(seed + from) % 7).map(|i| words[(seed * 7 + i * i + from) % 5]).collect::<Vec<_>>();
             let (plain, counted) = (list(1), list(3));
-            let lines = align(&plain, &counted);
+            let lines = align_instructions(&plain, &counted);
             assert_eq!(lines.iter().filter_map(|l| l.plain.as_deref()).collect::<Vec<_>>(), plain);
             assert_eq!(lines.iter().filter_map(|l| l.counted.as_deref()).collect::<Vec<_>>(), counted);
         }

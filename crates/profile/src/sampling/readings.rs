@@ -164,7 +164,7 @@ impl SampledRun {
         let is_mostly_counted = on_ns > total_ns / 2;
         let (weights, common_error) = match is_mostly_counted {
             true => (vec![1.0; readings.readings.len()], 0.0),
-            false => readings.weights(profile, on_ns as f64 / total_ns.max(1) as f64, clock),
+            false => readings.reading_weights(profile, on_ns as f64 / total_ns.max(1) as f64, clock),
         };
         let common_error = common_error.hypot(clock.relative_error(on_ns));
         let mut slices = join_to_slices(&readings.readings, &weights, bursts);

@@ -107,13 +107,13 @@ pub fn open(index_folder: &Path, folder: &Path) -> Result<StoreIndex, ProfileErr
 /// profiles.
 fn connect(path: &Path, store: Option<&Path>) -> Result<Connection, StoreIndexError> {
     let mut database = Connection::open(path)?;
-    configure(&database)?;
+    configure_database(&database)?;
     if let Some(folder) = store
         && (1..schema::FIRST_VERSION_WITH_SUITES_IN_PROFILES).contains(&schema::query_schema_version(&database)?)
     {
         add_suites_to_profiles(&mut database, folder)?;
     }
-    let now = migrate(&mut database)?;
+    let now = migrate_database(&mut database)?;
     let known = MIGRATIONS.len() as u64;
     if now > known {
         return Err(ProfileError::Version { path: path.to_owned(), kind: "run store", found: now, known }.into());

@@ -83,19 +83,19 @@ pub fn query_schema_version(database: &Connection) -> rusqlite::Result<u64> {
 /// Upgrades the schema to the current version. Returns the version of the database, which is higher than the current one if a newer trodden
 /// created it.
 pub fn migrate_database(database: &mut Connection) -> rusqlite::Result<u64> {
-    let found = version(database)?;
+    let found = query_schema_version(database)?;
     if found >= MIGRATIONS.len() as u64 {
         return Ok(found);
     }
     let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Another process may have upgraded the schema since the check above.
-    let from = version(&transaction)?;
+    let from = query_schema_version(&transaction)?;
     for (number, step) in MIGRATIONS.iter().enumerate().skip(from as usize) {
         transaction.execute_batch(step)?;
         transaction.pragma_update(None, "user_version", number as i64 + 1)?;
     }
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-    let now = version(&transaction)?;
+    let now = query_schema_version(&transaction)?;
     transaction.commit()?;
     Ok(now)
 }

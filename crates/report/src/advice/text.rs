@@ -39,7 +39,7 @@ pub fn write_advice(
         let shown = format!("{} of {} shown", advice.others.len(), count(advice.found.1 as u128));
         out.push_str(&format!("{}, though each is frequent; {shown}\n", page.paint(paint::TITLE, "Never on one path")));
         let meaning = "Either no test covers the case, or the code handles a case that cannot happen.";
-        out.push_str(&format!("{}\n\n", page.paint(paint::DIM, &fit(meaning, page.width))));
+        out.push_str(&format!("{}\n\n", page.paint(paint::DIM, &truncate_text(meaning, page.width))));
         out.push_str(&write_findings(&advice.others, sources, page));
     }
     out
@@ -98,7 +98,7 @@ fn render_title(rank: usize, ranked: &RankedAdvice, page: &PageLayout) -> String
 fn render_body(ranked: &RankedAdvice, sources: &SourceCache, page: &PageLayout) -> String {
     let function = ranked.function;
     let writer = FindingWriter { function, sources, page, previous_chain: RefCell::default() };
-    let mut out = writer.wrap(&format!("{}.", capitalise(&say::describe_finding(function, &ranked.finding))), FINDING_INDENT);
+    let mut out = writer.wrap_text(&format!("{}.", capitalise(&say::describe_finding(function, &ranked.finding))), FINDING_INDENT);
     out.push_str(&match &ranked.finding.advice {
         Advice::Correlated(c) => writer.render_correlated(c),
         Advice::Loop(l) => writer.render_loop(l),

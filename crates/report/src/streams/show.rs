@@ -56,7 +56,7 @@ pub fn write_events(run: &str, range: &ShownEvents, folders: &Folders, out: &mut
     let event_names = EventNames::new(log.header(), &maps, &view, &sources);
     // The frames that are active at the first event are computed from the grammar, without expanding it.
     let grammar = insert_return_events(&log.grammar(thread)?)?;
-    let effect = |symbol| Symbol::from_number(symbol).map(Symbol::effect).unwrap_or_default();
+    let effect = |symbol| Symbol::from_number(symbol).map(Symbol::frame_effect).unwrap_or_default();
     let live = Frames::from_frame_effects(&grammar, effect).open_calls(range.from);
     let counters = live.into_iter().filter_map(Symbol::from_number).filter_map(|symbol| match symbol {
         Symbol::Enter(counter) | Symbol::Inherited(counter) => Some(counter),

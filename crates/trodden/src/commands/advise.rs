@@ -37,7 +37,7 @@ pub fn run(job: &AdviseArguments, color: Color) -> Result<ExitCode> {
     if let Some(file) = &job.sarif {
         let mut log = sarif::write_advice(&advice, &sources);
         if !patterns.is_empty() {
-            append(&mut log, sarif::write_alternating_iterations(&view, &in_report::alternating_iterations(&patterns), &sources));
+            append_sarif_log(&mut log, sarif::write_alternating_iterations(&view, &in_report::alternating_iterations(&patterns), &sources));
         }
         output::write_report(file, &output::json_text(&log)?, "the findings are")?;
     } else if job.json {

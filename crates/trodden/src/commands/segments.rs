@@ -9,7 +9,7 @@ use crate::surroundings::folders;
 use crate::surroundings::source_folders;
 use anyhow::{Result, ensure};
 use std::process::ExitCode;
-use trodden_analysis::segments::{ObservedSegments, to_names};
+use trodden_analysis::segments::{ObservedSegments, names_of_segment_paths};
 use trodden_profile::ImageProfile;
 use trodden_profile::segments::{Segment, function_map};
 use trodden_report::input_kind::{InputKind, require_utf8_name};
@@ -74,10 +74,10 @@ fn remove_known_segments(
     job: &SegmentsArguments,
     (depth, folders): (usize, &Folders),
 ) -> Result<()> {
-    let (mut known, _) = observed.requested(depth, false);
+    let (mut known, _) = observed.requested_and_uncountable(depth, false);
     for name in &job.known {
         known.extend(ObservedSegments::load(name, depth, folders)?.counts_by_name(depth).into_keys());
     }
-    found.retain(|(image, segment, _)| !known.contains(&to_names(image, segment)));
+    found.retain(|(image, segment, _)| !known.contains(&names_of_segment_paths(image, segment)));
     Ok(())
 }
