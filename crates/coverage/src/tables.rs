@@ -33,7 +33,7 @@ pub fn by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> 
             table.rows.push(row);
         }
     }
-    let paths = table.rows.iter().filter_map(|r| r.paths).reduce(PathCombinationCounts::plus);
+    let paths = table.rows.iter().filter_map(|r| r.paths).reduce(PathCombinationCounts::add_combinations);
     table.total = CoverageRow { paths, ..summary_row("total".into(), &data["totals"])? };
     shorten_names(&mut table.rows, &mut packages);
     table.packages = sum_by_package(&mut table.rows);
@@ -83,7 +83,7 @@ fn add_rows(sum: &CoverageRow, row: &CoverageRow) -> CoverageRow {
         lines: either(sum.lines, row.lines),
         branches: add(sum.branches, row.branches),
         mcdc: either(sum.mcdc, row.mcdc),
-        paths: [sum.paths, row.paths].into_iter().flatten().reduce(PathCombinationCounts::plus),
+        paths: [sum.paths, row.paths].into_iter().flatten().reduce(PathCombinationCounts::add_combinations),
         ..sum.clone()
     }
 }
@@ -135,7 +135,7 @@ pub fn by_function(mapping: &CoverageMapping, view: &View, max_examples: usize) 
         let caveats = || mapping.caveats.iter().filter(is_same);
         row.caveats = caveats().map(Caveat::json).collect();
         if met.insert((linkage, files.first().cloned())) {
-            row.paths = own.iter().map(|code| code.combinations()).reduce(PathCombinationCounts::plus);
+            row.paths = own.iter().map(|code| code.combinations()).reduce(PathCombinationCounts::add_combinations);
             row.remarks = own.iter().flat_map(|code| code.examples(max_examples)).take(max_examples).collect();
         } else if !own.is_empty() {
             row.remarks = vec![SHARED_PATHS_REMARK.to_owned()];
@@ -144,7 +144,7 @@ pub fn by_function(mapping: &CoverageMapping, view: &View, max_examples: usize) 
         table.rows.push(row);
     }
     table.rows.sort_by_key(|r| std::cmp::Reverse(r.paths.map_or(0, |p| p.untested)));
-    let all = table.rows.iter().filter_map(|r| r.paths).reduce(PathCombinationCounts::plus);
+    let all = table.rows.iter().filter_map(|r| r.paths).reduce(PathCombinationCounts::add_combinations);
     table.total = CoverageRow { paths: all, ..summary_row("total".into(), &data["totals"])? };
     Ok(table)
 }
