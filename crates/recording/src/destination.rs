@@ -22,7 +22,7 @@ pub struct ProfileDestination {
 
 /// What [`deliver`] did.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Delivered {
+pub struct DeliveredProfile {
     /// Number of problems that make counts incomplete or uncertain.
     pub problems: usize,
     /// True if the profile itself mentions all problems, so that the raw files contain nothing more.
@@ -31,7 +31,7 @@ pub struct Delivered {
     pub run: Option<u64>,
 }
 
-impl Delivered {
+impl DeliveredProfile {
     /// Fails if there were problems.
     pub fn check(self) -> Result<()> {
         ensure!(
@@ -44,10 +44,14 @@ impl Delivered {
 }
 
 /// Writes a collected profile to its destination. Fails if no image can be decoded, or the destination cannot be written.
-pub fn deliver(collected: &CollectedProfile, destination: &ProfileDestination, context: &RecordingContext) -> Result<Delivered> {
+pub fn deliver_profile(
+    collected: &CollectedProfile,
+    destination: &ProfileDestination,
+    context: &RecordingContext,
+) -> Result<DeliveredProfile> {
     let mut losses = collected.problems.iter().filter(|p| p.loses_counts());
     let mut delivered =
-        Delivered { run: None, problems: losses.clone().count(), all_marked: losses.all(CollectProblem::is_recorded_in_profile) };
+        DeliveredProfile { run: None, problems: losses.clone().count(), all_marked: losses.all(CollectProblem::is_recorded_in_profile) };
     collected.problems.iter().for_each(|problem| log::warn!("{problem}"));
     anyhow::ensure!(!collected.profile.images.is_empty(), "cannot decode the counts of any program or library");
     if let Some(output) = &destination.output {

@@ -65,7 +65,7 @@ pub fn is_in_use(file: &Path) -> bool {
 }
 
 /// Creates the folder for a run's raw files, near the future profile: in the run store, or beside the output file.
-pub fn run_folder(destination: &ProfileDestination, context: &RecordingContext) -> Result<RunFolder> {
+pub fn create_run_folder(destination: &ProfileDestination, context: &RecordingContext) -> Result<RunFolder> {
     let base = match &destination.output {
         Some(output) if destination.no_store => output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned(),
         _ => trodden_profile::store::store_folder(Path::new("")),

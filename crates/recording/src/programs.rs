@@ -5,11 +5,11 @@
 //! reused. Programs are stored while the command continues. If streams are recorded, a thread drains them and finishes their logs.
 
 use crate::runs::format_causes;
-use crate::streams::record::{STREAM_FILE_NAMES, StreamOptions, write_raw_counts};
+use crate::streams::record::{STREAM_FILE_NAME_PATTERN, StreamOptions, write_raw_counts_of_log};
 use crate::streams::recorder::{MIN_PAUSE, StreamRecorder, next_longer_pause};
 use crate::{
-    RecordedCommand, RecordingContext, TEST_VARIABLE, command, exit_code_of_recording, host_name, new_run, output_pattern, process_ending,
-    run_folder, run_metadata, warn_nothing_counted,
+    RecordedCommand, RecordingContext, TEST_VARIABLE, command, create_run_folder, exit_code_of_recording, host_name, new_run_metadata,
+    output_pattern, process_ending, run_metadata, warn_nothing_counted,
 };
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
@@ -34,11 +34,13 @@ use trodden_wire::stream::STREAM_VARIABLE;
 /// Records the programs of a command as runs of a suite. Also records their streams if `streams` is given. Returns the command's exit
 /// status. The calling process must be a tracer ([`trodden_trace::command::in_tracer`]).
 pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, context: &RecordingContext) -> Result<ExitCode> {
-    let folder = run_folder(&what.destination, context)?;
+    let folder = create_run_folder(&what.destination, context)?;
     let (mut command, raw) = (command(&what.command, folder.path(), "%m.%p.raw", context), folder.path().to_owned());
     let (ended, mut programs) = channel();
     if let Some(streams) = streams {
-        command.env(OUTPUT_VARIABLE, output_pattern(folder.path(), STREAM_FILE_NAMES)).env(STREAM_VARIABLE, streams.to_variable_value());
+        command
+            .env(OUTPUT_VARIABLE, output_pattern(folder.path(), STREAM_FILE_NAME_PATTERN))
+            .env(STREAM_VARIABLE, streams.to_variable_value());
         programs = drain_in_background(folder.path().to_owned(), streams.method, programs);
     }
     let recorder = ProgramRecorder {
@@ -174,7 +176,7 @@ impl ProgramRecorder {
             if files.is_dir()
                 && let Err(error) = self.store_run(metadata_of(program), &files)
             {
-                self.report_once(&format_causes(&error));
+                self.report_problem_once(&format_causes(&error));
                 self.failures += 1;
             }
         }
@@ -184,7 +186,7 @@ impl ProgramRecorder {
     /// Stores a run from the files in a folder and removes the folder.
     fn store_run(&mut self, run: Run, folder: &Path) -> Result<()> {
         let logs = files_with_extension(folder, LOG_EXTENSION)?;
-        logs.iter().try_for_each(|log| write_raw_counts(log).map(drop))?;
+        logs.iter().try_for_each(|log| write_raw_counts_of_log(log).map(drop))?;
         let left = files_with_extension(folder, STREAM_EXTENSION)?;
         if let Some(left) = left.first() {
             bail!("stream {} was not recorded", left.display());
@@ -199,7 +201,7 @@ impl ProgramRecorder {
         let collected = collect(files, Run { suite: Some(self.suite.clone()), ..run }, self.units.as_ref());
         let mut losses = collected.problems.iter().filter(|p| p.loses_counts());
         let (has_losses, all_marked) = (losses.clone().next().is_some(), losses.all(CollectProblem::is_recorded_in_profile));
-        collected.problems.iter().for_each(|p| self.report_once(&p.to_string()));
+        collected.problems.iter().for_each(|p| self.report_problem_once(&p.to_string()));
         if !all_marked {
             bail!("cannot decode the counts of a run");
         }
@@ -214,7 +216,7 @@ impl ProgramRecorder {
         fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))
     }
 
-    fn report_once(&mut self, problem: &str) {
+    fn report_problem_once(&mut self, problem: &str) {
         if self.reported.insert(problem.to_owned()) {
             log::warn!("{}", problem);
         }
@@ -272,6 +274,6 @@ fn metadata_of(program: StartedProgram) -> Run {
         duration_ns: program.duration.as_nanos() as u64,
         ending: program.ending.map(process_ending),
         test: program.variable.filter(|name| !name.is_empty()),
-        ..new_run()
+        ..new_run_metadata()
     }
 }

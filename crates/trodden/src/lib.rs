@@ -72,7 +72,7 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
         _ => {}
     }
     if let Some(language) = stand_ins::language_of_compiler(name) {
-        return cc::stand_in(driver_context(), name, language, rest(1));
+        return cc::stand_in_for_compiler(driver_context(), name, language, rest(1));
     }
     // Apart from `--help`, all arguments of the compiler drivers are for clang, so clap must not parse them.
     match arguments.get(1).and_then(|a| a.to_str()) {

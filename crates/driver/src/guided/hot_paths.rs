@@ -17,7 +17,7 @@ use trodden_profile::{Profile, ProfileMerger};
 /// Suffix for the name of the program while a script replaces it.
 const TRAINED_SUFFIX: &str = ".trodden-trained";
 
-const SIMULATOR: &str = "trodden-lab";
+const SIMULATOR_PROGRAM: &str = "trodden-lab";
 
 /// Runs the training commands and merges the contents of the path tables that the simulated profiler filled. The environment variable
 /// `variable` tells the commands the program's path. `table` describes the path table. Fails if the description is invalid, or if a
@@ -60,7 +60,7 @@ impl ScriptSubstitute {
             let text = path.to_str().with_context(|| format!("the path {} is not UTF-8", path.display()))?;
             Ok(shlex::try_quote(text)?.into_owned())
         };
-        let (tool, folder) = (quoted(&context.executable_folder()?.join(SIMULATOR))?, quoted(folder)?);
+        let (tool, folder) = (quoted(&context.executable_folder()?.join(SIMULATOR_PROGRAM))?, quoted(folder)?);
         let script = format!(
             "#!/bin/sh\nTRODDEN_QUIET=1 exec {tool} simulate --top 0 --profile {folder}/$$.trodden {profile_option} -o {folder}/$$.txt \
                 -- {} \"$@\"\n",

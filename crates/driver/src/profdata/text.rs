@@ -13,7 +13,7 @@ const EXTERNAL_SYMBOL: &str = "** External Symbol **";
 /// LLVM's names for the kinds of call-site values.
 const VALUE_KINDS: [&str; 3] = ["IPVK_IndirectCallTarget", "IPVK_MemOPSize", "IPVK_VTableTarget"];
 
-pub fn encode_text(edges: &EdgeCounts) -> String {
+pub fn encode_text_profile(edges: &EdgeCounts) -> String {
     let mut out = String::new();
     write_all(&mut out, edges).expect("writing to a string does not fail");
     out

@@ -14,7 +14,7 @@ use trodden_driver::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
 use trodden_driver::experiment;
 use trodden_driver::other_programs::run;
 use trodden_driver::rebuild::{codegen_options, llvm_for};
-use trodden_driver::toolchain::{Llvm, Tool};
+use trodden_driver::toolchain::{LlvmInstallation, LlvmTool};
 use trodden_launch::temporary::create_folder_in;
 use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::experiment::Keep;
@@ -37,7 +37,7 @@ pub fn assemble(frame: &Frame, parameters: &Settings) -> Result<Assembly> {
     let (bitcode, named) = (folder.path().join("unit.bc"), folder.path().join("named.ll"));
     fs::write(&bitcode, frame.bitcode().with_context(|| format!("cannot show the code of {}", map.source))?)?;
     let llvm = llvm_for(driver_context(), [(&*map.source, map.llvm)])?;
-    run(Command::new(llvm.tool(driver_context(), Tool::Opt)?)
+    run(Command::new(llvm.tool(driver_context(), LlvmTool::Opt)?)
         .args(["-passes=function(instnamer)", "-S"])
         .arg(&bitcode)
         .arg("-o")
@@ -52,7 +52,7 @@ pub fn assemble(frame: &Frame, parameters: &Settings) -> Result<Assembly> {
     Ok(Assembly { labels: extract_block_names(&text), plain: machine::parse(&plain), counted: machine::parse(&counted) })
 }
 
-fn compile(llvm: &Llvm, map: &UnitMap, named: &Path, output: &Path, counting: Option<(&Path, &Path)>) -> Result<String> {
+fn compile(llvm: &LlvmInstallation, map: &UnitMap, named: &Path, output: &Path, counting: Option<(&Path, &Path)>) -> Result<String> {
     let codegen = codegen_options(map).with_context(|| format!("cannot use the unit of {}", map.source))?;
     let mut command = Command::new(llvm.clang());
     command.args(codegen.arguments()).args([
@@ -67,7 +67,7 @@ fn compile(llvm: &Llvm, map: &UnitMap, named: &Path, output: &Path, counting: Op
     ]);
     if let Some((request, folder)) = counting {
         command.arg(assets::plugin_option(driver_context(), llvm)?).env(CACHE_VARIABLE, folder.join("store"));
-        experiment::pass_request(&mut command, request);
+        experiment::pass_request_to_command(&mut command, request);
         command.env(CODEGEN_VARIABLE, codegen.arguments().join(CODEGEN_SEPARATOR));
     }
     run(command.args(["-x", "ir", "-S"]).arg(named).arg("-o").arg(output))

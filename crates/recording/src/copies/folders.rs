@@ -33,7 +33,7 @@ pub fn make_pristine_clone(original: &Path, pristine: &Path, job_folder: &Path) 
 pub fn make_private_folder(root: &Path, original: &Path, pristine: &Path) -> Result<PathBuf> {
     let (mut private, mut real) = (root.to_owned(), PathBuf::from("/"));
     for name in path_components(original) {
-        link_all_but(name, &real, &private).with_context(|| format!("cannot create links in {}", private.display()))?;
+        link_all_entries_except(name, &real, &private).with_context(|| format!("cannot create links in {}", private.display()))?;
         private.push(name);
         real.push(name);
         fs::create_dir(&private).with_context(|| format!("cannot create the folder {}", private.display()))?;
@@ -67,7 +67,7 @@ fn path_components(path: &Path) -> impl Iterator<Item = &OsStr> {
 }
 
 /// Creates links in `to` to all entries of `from` except `name`. Does nothing if `from` cannot be listed.
-fn link_all_but(name: &OsStr, from: &Path, to: &Path) -> std::io::Result<()> {
+fn link_all_entries_except(name: &OsStr, from: &Path, to: &Path) -> std::io::Result<()> {
     let Ok(entries) = fs::read_dir(from) else { return Ok(()) };
     let others = entries.filter_map(Result::ok).filter(|entry| entry.file_name() != name);
     others.into_iter().try_for_each(|entry| symlink(entry.path(), to.join(entry.file_name())))

@@ -7,8 +7,8 @@
 //! (Afraz, Saha and Kanade, ESEC/FSE 2015, section 6) leaves such cyclic paths to future work.
 
 use super::preparation::CopyInput;
-use super::shared::{self, NamedFunction, Partition, lightest_functions};
-use super::{CopiesRecorded, CopyContext, CopyJob};
+use super::shared::{self, CopyPartition, NamedFunction, lightest_functions};
+use super::{CopyContext, CopyJob, RecordedCopies};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -22,7 +22,7 @@ use trodden_unit::experiment::SettingsFile;
 use trodden_unit::iterations::{NO_COUNTED_ITERATION_PATHS, end_of};
 use trodden_unit::{FunctionKey, IterationFunction, IterationSet, Settings};
 
-pub fn run(job: &CopyJob, set: &IterationSet, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
+pub fn run(job: &CopyJob, set: &IterationSet, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<RecordedCopies> {
     shared::record_with_partition(job, context, input, |_| IterationPathPartition::new(set.clone(), job))
 }
 
@@ -74,7 +74,7 @@ impl IterationPathPartition {
     }
 
     /// Warns about each function of the set that some copy cannot count, and returns these functions.
-    fn find_uncounted(&self, profiles: &[Profile]) -> BTreeSet<NamedFunction> {
+    fn find_uncounted_functions(&self, profiles: &[Profile]) -> BTreeSet<NamedFunction> {
         let units = profiles.iter().flat_map(|profile| &profile.images).flat_map(|image| &image.units);
         let skipped = units.flat_map(|unit| unit.map.skipped.iter().map(move |skipped| (&unit.map.source, skipped)));
         let missing: BTreeMap<NamedFunction, &String> = skipped
@@ -112,7 +112,7 @@ fn divisible_task(key: &FunctionKey, function: &IterationFunction) -> Result<Div
     Ok(DivisibleTask { setup, parts: parts.into_values().collect() })
 }
 
-impl Partition for IterationPathPartition {
+impl CopyPartition for IterationPathPartition {
     const WRITES_STREAMS: bool = false;
 
     fn settings(&self, context: CopyContext) -> Result<Vec<Settings>> {
@@ -127,7 +127,7 @@ impl Partition for IterationPathPartition {
     }
 
     fn merge(&self, profiles: Vec<Profile>, _: &Path) -> Result<(Vec<ImageProfile>, Vec<String>)> {
-        let uncounted = self.find_uncounted(&profiles);
+        let uncounted = self.find_uncounted_functions(&profiles);
         let (images, differences) = merge(profiles, &self.names_counted_by_all(), &uncounted);
         ensure!(
             images.iter().any(counts_iterations),

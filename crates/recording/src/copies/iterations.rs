@@ -8,11 +8,11 @@
 //! for any k.
 
 use super::preparation::CopyInput;
-use super::shared::{self, AssignedFunctions, NamedFunction, Partition, divide_functions};
+use super::shared::{self, AssignedFunctions, CopyPartition, NamedFunction, divide_functions};
 use super::spec::copy_file;
 use super::units::read_units;
-use super::weights::recent_profile;
-use super::{CopiesRecorded, CopyContext, CopyJob};
+use super::weights::find_recent_profile;
+use super::{CopyContext, CopyJob, RecordedCopies};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -28,7 +28,7 @@ use trodden_unit::{FunctionMap, InstrumentedImage, KnownPaths, Settings, UnitMap
 type CountsByNumber = BTreeMap<u64, u64>;
 
 /// Records a run with copies that write streams of different functions.
-pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
+pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<RecordedCopies> {
     shared::record_with_partition(job, context, input, |program| IterationPartition::new(program, job, context))
 }
 
@@ -42,7 +42,7 @@ impl IterationPartition {
     fn new(program: &Path, job: &CopyJob, context: CopyContext) -> Result<IterationPartition> {
         let units: Vec<UnitMap> = read_units(program, context.recording.units.as_ref())?.into_iter().map(|(_, map)| map).collect();
         let image = InstrumentedImage::read(&fs::read(program).with_context(|| format!("cannot read {}", program.display()))?)?;
-        let profile = recent_profile(image.identity, &job.what.command, context)?;
+        let profile = find_recent_profile(image.identity, &job.what.command, context)?;
         let executed = count_executions(profile.as_ref());
         let functions: Vec<(&UnitMap, &FunctionMap)> = units.iter().flat_map(|u| u.functions.iter().map(move |f| (u, f))).collect();
         ensure!(!functions.is_empty(), "{} has no instrumented functions. Build it with trodden", program.display());
@@ -85,7 +85,7 @@ fn count_executions(profile: Option<&Profile>) -> HashMap<NamedFunction, u64> {
     executions
 }
 
-impl Partition for IterationPartition {
+impl CopyPartition for IterationPartition {
     const WRITES_STREAMS: bool = true;
 
     fn settings(&self, context: CopyContext) -> Result<Vec<Settings>> {
@@ -94,7 +94,7 @@ impl Partition for IterationPartition {
                 observe: Some(Observe::Stream),
                 scheme: Some(ExperimentScheme::BallLarus),
                 max_paths: Some(self.max_paths),
-                interesting: Some(experiment::store_paths(context.driver, functions)?),
+                interesting: Some(experiment::store_known_paths(context.driver, functions)?),
                 ..Settings::default()
             })
         };

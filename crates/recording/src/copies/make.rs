@@ -80,7 +80,7 @@ impl CopiedProgram {
     pub fn divide(&self, procedures: &[Procedure], strategy: PartitionStrategy, options: &PartitionOptions) -> Result<PartitionPlan> {
         match (self.is_residual(), strategy) {
             (false, PartitionStrategy::P3) => {
-                self.log_undivided(procedures, options);
+                self.log_undivided_functions(procedures, options);
                 Ok(trodden_partition::plan(procedures, strategy, options))
             }
             (false, _) => Ok(trodden_partition::plan(procedures, strategy, options)),
@@ -129,7 +129,7 @@ impl CopiedProgram {
     }
 
     /// Logs which functions strategy p3 leaves undivided because they would be divided into too many tasks.
-    fn log_undivided(&self, procedures: &[Procedure], options: &PartitionOptions) {
+    fn log_undivided_functions(&self, procedures: &[Procedure], options: &PartitionOptions) {
         let functions = self.units.iter().flat_map(|(_, map)| &map.functions);
         let profitable = &options.profitable;
         let threshold = |procedure: &Procedure| profitable.threshold(&procedure.dag, options.copies);
@@ -265,7 +265,7 @@ impl PathPartition {
                 inputs.frames.iter().map(|f| (f.unit, objects.request_object(f, Some(parts.get(&f.unit).unwrap_or(&nothing))))).collect()
             })
             .collect();
-        objects.compile_missing(stop)?;
+        objects.compile_missing_objects(stop)?;
         let link = |(at, objects): (usize, HashMap<Identity, PathBuf>)| {
             stop.check()?;
             // Copies are in separate folders and have the original file name, because the file name determines the process name.

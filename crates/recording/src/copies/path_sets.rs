@@ -36,7 +36,7 @@ pub fn check_options(options: &CopyOptions, kind: &str) -> Result<()> {
     }
 }
 
-pub fn common_settings(units: &[(Frame, UnitMap)], program: &Path, kind: &str) -> Result<Settings> {
+pub fn settings_common_to_units(units: &[(Frame, UnitMap)], program: &Path, kind: &str) -> Result<Settings> {
     let mut all: Vec<Settings> = units.iter().map(|(_, map)| Settings::from(&map.experiment)).collect();
     all.dedup();
     ensure!(

@@ -8,8 +8,8 @@
 //! counts its part of the set ([`SegmentSet::part`]). No copy counts all executions in contexts outside the set.
 
 use super::preparation::CopyInput;
-use super::shared::{self, NamedFunction, Partition, lightest_functions};
-use super::{CopiesRecorded, CopyContext, CopyJob};
+use super::shared::{self, CopyPartition, NamedFunction, lightest_functions};
+use super::{CopyContext, CopyJob, RecordedCopies};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -29,7 +29,7 @@ const MAX_LISTED_SEGMENTS: u64 = 1 << 20;
 /// The number of executions of each segment. A segment is a list of paths, each with its unit, function and number.
 type NamedSegmentCounts = BTreeMap<Vec<(String, String, u64)>, u64>;
 
-pub fn run(job: &CopyJob, set: &SegmentSet, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
+pub fn run(job: &CopyJob, set: &SegmentSet, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<RecordedCopies> {
     shared::record_with_partition(job, context, input, |_| SegmentPartition::new(set.with_explicit_segments(MAX_LISTED_SEGMENTS), job))
 }
 
@@ -192,7 +192,7 @@ fn find_call_sites(set: &SegmentSet) -> Result<CallSites> {
     Ok(sites)
 }
 
-impl Partition for SegmentPartition {
+impl CopyPartition for SegmentPartition {
     const WRITES_STREAMS: bool = false;
 
     fn settings(&self, context: CopyContext) -> Result<Vec<Settings>> {

@@ -2,10 +2,10 @@
 //! the build in the run store, or from a first run, which is sampled to make it cheap. They affect only how evenly the work is divided; the
 //! merged profile is always exact.
 
-use super::launching::{CopyRunner, launch, read_results};
+use super::launching::{CopyRunner, launch_copies, read_results};
 use super::make::{CopiedProgram, PartitionProfile};
 use super::objects::CopyObjects;
-use super::preparation::CopiesFailed;
+use super::preparation::CopiesFailedError;
 use super::spec::CopyJobSpec;
 use super::{CopyContext, CopyJob};
 use anyhow::{Context, Result};
@@ -45,7 +45,7 @@ pub fn find_frequencies(
     if options.strategy != PartitionStrategy::Weighted {
         return Ok(None);
     }
-    if let Some(profile) = recent_profile(program.original.identity, &job.what.command, runner.context)? {
+    if let Some(profile) = find_recent_profile(program.original.identity, &job.what.command, runner.context)? {
         return Ok(Some(PartitionProfile { profile, same_input: false }));
     }
     if options.no_first_run || program.is_residual() {
@@ -59,7 +59,7 @@ pub fn find_frequencies(
 
 /// Merges the latest runs of a build in the run store, because a single run may be untypical. All runs have the same weight, regardless of
 /// their length.
-pub fn recent_profile(identity: Identity, command: &[OsString], context: CopyContext) -> Result<Option<Profile>> {
+pub fn find_recent_profile(identity: Identity, command: &[OsString], context: CopyContext) -> Result<Option<Profile>> {
     let Ok(store) = RunStore::find(&context.recording.directory) else { return Ok(None) };
     let mut runs = store.list()?;
     runs.retain(|run| run.images.iter().any(|image| image.identity == identity));
@@ -161,11 +161,11 @@ fn run_program_once(file: &Path, sampled: bool, spec: &CopyJobSpec, folder: &Pat
     let mut spec = spec.clone();
     (spec.programs, spec.sampled) = (vec![OsText::from(file.as_os_str())], sampled);
     let _job = spec.write(folder)?;
-    match launch(folder, &[0], runner) {
+    match launch_copies(folder, &[0], runner) {
         // A node that was presumed lost may still deliver a second result. Sampled results depend on time, so it is no error if the two
         // differ.
         Err(error) if matches!(error.downcast_ref(), Some(trodden_launch::LaunchError::Duplicate { .. })) => {}
-        other => drop(other.context(CopiesFailed).context("the first run, which provides weights for the partition, failed")?),
+        other => drop(other.context(CopiesFailedError).context("the first run, which provides weights for the partition, failed")?),
     }
     let run = read_results(folder, &[0], runner.context)?.remove(0);
     Ok((run.profile, Duration::from_nanos(run.times.wall_ns)))
@@ -176,7 +176,7 @@ fn build_sampled_variant(program: &CopiedProgram, folder: &Path, runner: &CopyRu
     let (settings, driver) = (program.sampled_settings(), runner.context.driver);
     let mut objects = CopyObjects::new(&settings, &inputs.llvm, runner.context)?;
     let made = inputs.frames.iter().map(|frame| (frame.unit, objects.request_object(frame, None))).collect();
-    objects.compile_missing(runner.stop)?;
+    objects.compile_missing_objects(runner.stop)?;
     let sampled = folder.join("sampled");
     inputs
         .link_with(driver, made, &sampled, &experiment::write_request(driver, &experiment::resolve(driver, settings.clone())?)?, None)

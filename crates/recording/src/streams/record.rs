@@ -8,8 +8,8 @@
 use super::recorder::{MIN_PAUSE, StreamRecorder, next_longer_pause, write_lost_threads};
 use crate::runs::format_causes;
 use crate::{
-    ProfileDestination, RecordedCommand, RecordingContext, command, deliver, exit_code_of_recording, host_name, new_run, output_pattern,
-    process_ending, run_folder, run_metadata, warn_nothing_counted,
+    ProfileDestination, RecordedCommand, RecordingContext, command, create_run_folder, deliver_profile, exit_code_of_recording, host_name,
+    new_run_metadata, output_pattern, process_ending, run_metadata, warn_nothing_counted,
 };
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsString;
@@ -28,7 +28,7 @@ use trodden_wire::stream::STREAM_VARIABLE;
 use trodden_wire::{LostReason, LostThreads, OUTPUT_VARIABLE};
 
 /// Name pattern of stream files. Each process has its own file.
-pub const STREAM_FILE_NAMES: &str = "%m.%p.stream";
+pub const STREAM_FILE_NAME_PATTERN: &str = "%m.%p.stream";
 
 /// Options for recording complete streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub fn record_last_paths(arguments: &[OsString], last: u64, context: &RecordingC
     let store = context.run_store()?;
     let folder = place::create_flight_folder(store.folder())?;
     let folder = fs::canonicalize(&folder)?;
-    let mut command = command(arguments, &folder, STREAM_FILE_NAMES, context);
+    let mut command = command(arguments, &folder, STREAM_FILE_NAME_PATTERN, context);
     command.env(STREAM_VARIABLE, last.to_string());
     let status = wait_forwarding(&mut command).with_context(|| format!("cannot run {}", arguments[0].display()))?;
     let streams = files_with_extension(&folder, STREAM_EXTENSION)?;
@@ -83,9 +83,9 @@ pub fn record_last_paths(arguments: &[OsString], last: u64, context: &RecordingC
 
 /// Runs a command and records its complete streams. Returns the command's exit status.
 pub fn record_complete_streams(what: &RecordedCommand, options: StreamOptions, context: &RecordingContext) -> Result<ExitCode> {
-    let folder = run_folder(&what.destination, context)?;
-    let mut command = command(&what.command, folder.path(), STREAM_FILE_NAMES, context);
-    command.env(OUTPUT_VARIABLE, output_pattern(folder.path(), STREAM_FILE_NAMES)).env(STREAM_VARIABLE, options.to_variable_value());
+    let folder = create_run_folder(&what.destination, context)?;
+    let mut command = command(&what.command, folder.path(), STREAM_FILE_NAME_PATTERN, context);
+    command.env(OUTPUT_VARIABLE, output_pattern(folder.path(), STREAM_FILE_NAME_PATTERN)).env(STREAM_VARIABLE, options.to_variable_value());
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = Instant::now();
     let (status, drained) = drain_during(folder.path(), options.method, || wait_forwarding(&mut command));
@@ -139,7 +139,7 @@ fn store_logs(what: &RecordedCommand, run: Run, folder: &Path, drained: &StreamD
     let logs = files_with_extension(folder, LOG_EXTENSION)?;
     let mut lossy = 0;
     for log in &logs {
-        lossy += write_raw_counts(log)?;
+        lossy += write_raw_counts_of_log(log)?;
     }
     if raw_files(folder)?.is_empty() {
         warn_nothing_counted(&what.command[0]);
@@ -149,7 +149,7 @@ fn store_logs(what: &RecordedCommand, run: Run, folder: &Path, drained: &StreamD
         log::warn!("no streams were recorded, because the programs that ran were built without --stream. Their counts are stored");
     }
     let profile = collect_profile(raw_files(folder)?, run, context.units.as_ref());
-    let delivered = deliver(&profile, &what.destination, context)?;
+    let delivered = deliver_profile(&profile, &what.destination, context)?;
     if drained.invalid_words > 0 {
         log::warn!(
             "the streams contain {} without a valid event, because the program overwrote them",
@@ -179,7 +179,7 @@ fn store_logs(what: &RecordedCommand, run: Run, folder: &Path, drained: &StreamD
 }
 
 /// Writes a raw file with the counts of a log's events. Returns the number of threads that lost events.
-pub fn write_raw_counts(path: &Path) -> Result<u64> {
+pub fn write_raw_counts_of_log(path: &Path) -> Result<u64> {
     let log = StreamLog::open(path)?;
     let lossy = log.threads().iter().filter(|t| t.lost > 0).count() as u64;
     let lost: u64 = log.threads().iter().map(|t| t.lost).sum();
@@ -195,7 +195,7 @@ pub fn write_raw_counts(path: &Path) -> Result<u64> {
 /// events are lost.
 pub fn import_leftover_streams(given: &[PathBuf], destination: &ProfileDestination, context: &RecordingContext) -> Result<()> {
     let (streams, counted) = find_streams(given)?;
-    let folder = run_folder(destination, context)?;
+    let folder = create_run_folder(destination, context)?;
     let mut lossy = 0;
     for (number, stream) in streams.iter().enumerate() {
         // The log that the killed recorder did not finish, if there is one.
@@ -217,11 +217,11 @@ pub fn import_leftover_streams(given: &[PathBuf], destination: &ProfileDestinati
             );
         }
         let is_corrupt = drained.corrupt_bytes > 0 || drained.invalid_words > 0;
-        lossy += write_raw_counts(&log)? + drained.lost.threads() + u64::from(is_corrupt);
+        lossy += write_raw_counts_of_log(&log)? + drained.lost.threads() + u64::from(is_corrupt);
     }
-    let run = Run { host: host_name(), suite: destination.suite.clone(), ..new_run() };
+    let run = Run { host: host_name(), suite: destination.suite.clone(), ..new_run_metadata() };
     let profile = collect_profile(raw_files(folder.path())?.into_iter().chain(counted), run, context.units.as_ref());
-    let delivered = deliver(&profile, destination, context)?;
+    let delivered = deliver_profile(&profile, destination, context)?;
     let target = match (delivered.run, &destination.output) {
         (Some(run), _) => context.run_store()?.streams(run),
         (None, output) => streams_folder_of(&output.clone().unwrap_or_default()),

@@ -15,7 +15,7 @@ use trodden_wire::LostThreads;
 pub const MIN_PAUSE: Duration = Duration::from_micros(500);
 /// Maximum pause between polls while no chunks arrive.
 const MAX_PAUSE: Duration = Duration::from_millis(20);
-const SEARCH_INTERVAL: Duration = Duration::from_millis(20);
+const STREAM_SEARCH_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Returns the pause that follows a pause in which no chunk arrived.
 pub fn next_longer_pause(pause: Duration) -> Duration {
@@ -43,11 +43,11 @@ impl<'a> StreamRecorder<'a> {
 
     /// Drains all full chunks and returns how many there were.
     pub fn poll(&mut self) -> Result<usize> {
-        if self.last_search.is_none_or(|last_search| last_search.elapsed() >= SEARCH_INTERVAL) {
+        if self.last_search.is_none_or(|last_search| last_search.elapsed() >= STREAM_SEARCH_INTERVAL) {
             self.last_search = Some(Instant::now());
             self.start_new_drains(self.folder)?;
         }
-        self.divide_memory();
+        self.divide_memory_among_drains();
         let mut drained = 0;
         for (drain, _) in self.drains.values_mut() {
             drained += drain.poll()?;
@@ -86,7 +86,7 @@ impl<'a> StreamRecorder<'a> {
     }
 
     /// Divides the bound on memory equally among the files that are being compressed.
-    fn divide_memory(&mut self) {
+    fn divide_memory_among_drains(&mut self) {
         let total = WindowBounds::default();
         let active = self.drains.values().filter(|(d, _)| d.has_open_windows()).count().max(1);
         let bounds = WindowBounds { max_entries: total.max_entries / active, ..total };

@@ -5,7 +5,7 @@ use crate::context::driver_context;
 use anyhow::Result;
 use std::io::Write;
 use std::process::ExitCode;
-use trodden_driver::store_size::{Size, measure_folders};
+use trodden_driver::store_size::{CacheSize, measure_folders};
 
 pub fn run(job: &CacheArguments) -> Result<ExitCode> {
     let store = driver_context().store()?;
@@ -21,6 +21,6 @@ pub fn run(job: &CacheArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn format_size(size: Size) -> String {
+fn format_size(size: CacheSize) -> String {
     format!("{:>8} files, {:>9.1} MB", size.files, size.bytes as f64 / 1e6)
 }

@@ -62,7 +62,7 @@ pub fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
         output::print(HELP_TEXT.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     };
-    cargo::check_verb(verb)?;
+    cargo::check_cargo_verb(verb)?;
     let typed = ["cargo", "trodden"].into_iter().map(OsString::from).chain(arguments.iter().cloned()).collect();
     let settings = extract_instrumentation_settings(&mut arguments)?;
     let scope =

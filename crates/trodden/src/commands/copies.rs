@@ -197,7 +197,7 @@ pub fn check_repeatable(command: &[OsString], runs: u32, json: bool) -> Result<E
     let context = CopyContext { driver: driver_context(), recording: &recording_context() };
     let found = copies::check_repeatable(command, runs, context, &read_standard_input)?;
     let (differences, by_addresses) = (&found.differences, &found.by_addresses);
-    let same = found.is_same();
+    let same = found.behaves_the_same();
     let mut out = output::text_writer();
     if json {
         output::print_json(&serde_json::json!(

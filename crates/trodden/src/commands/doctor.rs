@@ -18,7 +18,9 @@ use std::process::{Command, ExitCode};
 use trodden_driver::assets;
 use trodden_driver::cargo::RustcVersion;
 use trodden_driver::other_programs::run as printed;
-use trodden_driver::toolchain::{Llvm, NEWEST_LLVM, OLDEST_LLVM, TESTED_LLVM, Tool, find_all_clangs, find_on_path, is_supported};
+use trodden_driver::toolchain::{
+    LlvmInstallation, LlvmTool, NEWEST_LLVM, OLDEST_LLVM, TESTED_LLVM, find_all_clangs, find_on_path, is_supported,
+};
 use trodden_profile::store::locate;
 use trodden_recording::record;
 
@@ -52,13 +54,13 @@ type DoctorCheck = (&'static str, bool, fn() -> Result<String>, InstallationReme
 enum InstallationRemedy {
     Text(&'static str),
     /// Install these tools, in the LLVM version in use.
-    Install(&'static [Tool]),
+    Install(&'static [LlvmTool]),
 }
 
 use InstallationRemedy::{Install, Text};
 
 const DOCTOR_CHECKS: &[DoctorCheck] = &[
-    ("clang", true, check_clang, Install(&[Tool::Clang])),
+    ("clang", true, check_clang, Install(&[LlvmTool::Clang])),
     ("linker and tools for objects", true, check_binutils, Text("apt-get install binutils")),
     ("C library for linking", true, check_c_library, Text("apt-get install libc6-dev libgcc-12-dev")),
     ("plugin", true, check_plugin, Text("cargo build --release -p trodden-instrument")),
@@ -71,8 +73,8 @@ const DOCTOR_CHECKS: &[DoctorCheck] = &[
         Text("use a local file system (ext4, xfs, btrfs, tmpfs) for TMPDIR and profiles; needs Linux 3.15 or later"),
     ),
     ("/proc", true, check_proc, Text("mount -t proc proc /proc")),
-    ("lld and LLVM's tools (for --lto)", false, check_lto, Install(&[Tool::Lld, Tool::Ar])),
-    ("LLVM's tools for coverage and edge profiles", false, check_profile_tools, Install(&[Tool::Cov])),
+    ("lld and LLVM's tools (for --lto)", false, check_lto, Install(&[LlvmTool::Lld, LlvmTool::Ar])),
+    ("LLVM's tools for coverage and edge profiles", false, check_profile_tools, Install(&[LlvmTool::Cov])),
     ("Rust (for cargo trodden)", false, check_rust, Text("install Rust from https://rustup.rs, then: rustup update stable")),
     (
         "collectors of traces",
@@ -130,7 +132,7 @@ impl InstallationRemedy {
         match self {
             Text(text) => (*text).to_owned(),
             Install(tools) => {
-                let major = Llvm::find(driver_context()).map_or(NEWEST_LLVM, |llvm| llvm.major);
+                let major = LlvmInstallation::find(driver_context()).map_or(NEWEST_LLVM, |llvm| llvm.major);
                 let packages: Vec<String> = tools.iter().map(|tool| format!(" {}-{major}", tool.package())).collect();
                 format!("apt-get install{}", packages.concat())
             }
@@ -155,8 +157,8 @@ fn print_findings(out: &mut impl Write, checks: &[DoctorFinding]) -> io::Result<
 
 /// Describes the clang in use and lists the other clangs that were found.
 fn check_clang() -> Result<String> {
-    let llvm = Llvm::find(driver_context())?;
-    let cxx = llvm.tool(driver_context(), Tool::ClangCxx)?;
+    let llvm = LlvmInstallation::find(driver_context())?;
+    let cxx = llvm.tool(driver_context(), LlvmTool::ClangCxx)?;
     let version = first_output_line(Command::new(llvm.clang()).arg("--version"))?;
     let untested = if TESTED_LLVM.contains(&llvm.major) { String::new() } else { "; trodden is not tested with this version".to_owned() };
     let kind = |major| match (is_supported(major), TESTED_LLVM.contains(&major)) {
@@ -178,7 +180,7 @@ fn check_binutils() -> Result<String> {
 }
 
 fn check_c_library() -> Result<String> {
-    let clang = Tool::Clang.find(driver_context())?;
+    let clang = LlvmTool::Clang.find(driver_context())?;
     let mut found = Vec::new();
     for file in ["crt1.o", "crtbegin.o"] {
         let path = first_output_line(Command::new(&clang).arg(format!("-print-file-name={file}")))?;
@@ -189,8 +191,8 @@ fn check_c_library() -> Result<String> {
 }
 
 fn check_plugin() -> Result<String> {
-    let plugin = assets::PLUGIN.find(driver_context())?;
-    assets::try_plugin(driver_context(), &Llvm::find(driver_context())?, &plugin)?;
+    let plugin = assets::COMPILER_PLUGIN_LIBRARY.find(driver_context())?;
+    assets::try_compiler_plugin(driver_context(), &LlvmInstallation::find(driver_context())?, &plugin)?;
     Ok(plugin.display().to_string())
 }
 
@@ -228,17 +230,17 @@ fn check_proc() -> Result<String> {
 }
 
 fn check_lto() -> Result<String> {
-    let lld = Tool::Lld.find(driver_context())?;
+    let lld = LlvmTool::Lld.find(driver_context())?;
     let version = first_output_line(Command::new(&lld).arg("--version"))?;
-    [Tool::Ar, Tool::Nm, Tool::Ranlib].iter().try_for_each(|tool| tool.find(driver_context()).map(drop))?;
+    [LlvmTool::Ar, LlvmTool::Nm, LlvmTool::Ranlib].iter().try_for_each(|tool| tool.find(driver_context()).map(drop))?;
     Ok(version)
 }
 
 /// Checks that llvm-cov and llvm-profdata have clang's major version. Their file formats differ between versions.
 fn check_profile_tools() -> Result<String> {
-    let llvm = Llvm::find(driver_context())?;
+    let llvm = LlvmInstallation::find(driver_context())?;
     let mut found = Vec::new();
-    for tool in [Tool::Cov, Tool::Profdata] {
+    for tool in [LlvmTool::Cov, LlvmTool::Profdata] {
         let path = llvm.tool(driver_context(), tool)?;
         let output = Command::new(&path).arg("--version").output().with_context(|| format!("cannot run {}", path.display()))?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -24,8 +24,8 @@ use trodden_analysis::untested::UntestedPathRecorder;
 use trodden_profile::copies::{PartitionedProgram, is_copy};
 use trodden_profile::{BuildPolicy, Profile, ProfileMerger, Run, raw_files};
 use trodden_recording::copies::CopyContext;
-use trodden_recording::copies::distribute::{self, DistributedOptions};
-use trodden_recording::new_run;
+use trodden_recording::copies::distribute::{self, DistributedCopiesOptions};
+use trodden_recording::new_run_metadata;
 use trodden_report::field_rows::FieldTable;
 use trodden_report::select::limit;
 use trodden_report::users::{CopyReportSummary, PathTakenByUsers, PathsTakenByUsers, profile_without_counts, users_json, users_text};
@@ -49,7 +49,7 @@ pub fn run(job: &FleetCommand, color: Color) -> Result<ExitCode> {
 }
 
 fn create_fleet_copies(job: &FleetCopiesArguments) -> Result<ExitCode> {
-    let options = DistributedOptions {
+    let options = DistributedCopiesOptions {
         program: &job.program,
         folder: &job.output,
         copies: job.copies,
@@ -99,7 +99,7 @@ fn merge_untested_counts(job: &FleetPackArguments) -> Result<Profile> {
     let names: Vec<String> = job.profiles.iter().filter(|p| !of_copies || !is_empty_folder(Path::new(p))).cloned().collect();
     let inputs = if of_copies && names.is_empty() { Vec::new() } else { find_inputs(&names, &folders)? };
     for input in inputs {
-        let Some((label, mut profile)) = input.read(&new_run(), &folders)? else { continue };
+        let Some((label, mut profile)) = input.read(&new_run_metadata(), &folders)? else { continue };
         known.add_from_builds(&profile, &folders)?;
         sightings.add(0, &mut profile, &known.paths)?;
         of_copies |= profile.images.iter().any(is_copy);

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use trodden_profile::Run;
 use trodden_recording::streams::record as streams;
-use trodden_recording::{ProfileDestination, import, new_run, record};
+use trodden_recording::{ProfileDestination, import, new_run_metadata, record};
 use trodden_report::input_kind::InputKind;
 
 const STANDARD_INPUT: &str = "-";
@@ -76,6 +76,6 @@ fn import_branches(job: &ImportArguments, file: &Path, destination: &ProfileDest
         }
     };
     let recording = recording_context();
-    let run = Run { suite: destination.suite.clone(), ..new_run() };
-    import::store_import(import::make_profile(text, name, &job.program, run, &recording)?, name, destination, &recording)
+    let run = Run { suite: destination.suite.clone(), ..new_run_metadata() };
+    import::store_import(import::profile_from_branch_text(text, name, &job.program, run, &recording)?, name, destination, &recording)
 }

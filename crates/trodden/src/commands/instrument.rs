@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use trodden_analysis::residual::{FIELD_FOLDER, warn_if_tests_differ};
 use trodden_analysis::segments;
 use trodden_driver::experiment;
-use trodden_driver::variant::{self, Defaults, OUTPUT_HINT};
+use trodden_driver::variant::{self, OUTPUT_HINT, VariantDefaults};
 use trodden_flow::NumberingScheme;
 use trodden_profile::RunStore;
 use trodden_profile::private;
@@ -47,7 +47,7 @@ pub fn run(job: &InstrumentArguments) -> Result<ExitCode> {
         segments::check_variant(&made, set, program, output, &folders().inputs()?)?;
     }
     if let Some(known) = request.experiment.tested_paths() {
-        let known = experiment::stored_paths(driver_context(), InputPurpose::Known, known)?;
+        let known = experiment::load_stored_paths(driver_context(), InputPurpose::Known, known)?;
         let maps: Vec<UnitMap> = made.frames.iter().filter_map(|f| f.map().ok()).collect();
         warn_if_tests_differ(&known, &maps.iter().collect::<Vec<_>>(), "all paths of these functions are counted");
     }
@@ -83,10 +83,10 @@ fn build_plugin_request(job: &InstrumentArguments) -> Result<PluginRequest> {
         let (path_count, function_count) =
             (plural(interesting as u128, "path", "paths"), plural(paths.len() as u128, "function", "functions"));
         note(format_args!("{path_count} of {function_count} {} interesting", if interesting == 1 { "is" } else { "are" }));
-        settings.interesting = Some(experiment::store_paths(driver_context(), &paths)?);
+        settings.interesting = Some(experiment::store_known_paths(driver_context(), &paths)?);
     }
     if let Some(expression) = &job.watch {
-        settings.watched = Some(experiment::store_paths(driver_context(), &watch::find_unmatched_paths(expression, &job.program)?)?);
+        settings.watched = Some(experiment::store_known_paths(driver_context(), &watch::find_unmatched_paths(expression, &job.program)?)?);
     }
     if let Some(set) = &job.segments
         && let Some(kind) = ["tested:", "top:", "share:", "calls:"].into_iter().find(|kind| set.starts_with(kind))
@@ -116,7 +116,7 @@ fn build_plugin_request(job: &InstrumentArguments) -> Result<PluginRequest> {
 
 /// Returns the settings that the instrumented program uses if environment variables do not override them. A program that counts only
 /// untested paths writes its counts to the run store, if there is one.
-fn choose_variant_defaults(job: &InstrumentArguments) -> Defaults {
+fn choose_variant_defaults(job: &InstrumentArguments) -> VariantDefaults {
     let store = job.parameters.residual.as_ref().and_then(|_| RunStore::find(Path::new(".")).ok());
     let output = store.and_then(|store| {
         let folder = store.folder().join(FIELD_FOLDER);
@@ -124,7 +124,7 @@ fn choose_variant_defaults(job: &InstrumentArguments) -> Defaults {
         Some(format!("{}/%m.raw", fs::canonicalize(folder).ok()?.to_str()?.replace('%', "%%")))
     });
     let on_match = job.watch.as_ref().map(|_| PathAction::Report);
-    Defaults { output, on_untested: job.action.or(on_match).map(word), watched: job.watch.clone() }
+    VariantDefaults { output, on_untested: job.action.or(on_match).map(word), watched: job.watch.clone() }
 }
 
 /// Warns about functions in which all paths are counted instead of only the interesting paths.

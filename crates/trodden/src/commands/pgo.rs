@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::process::ExitCode;
 use trodden_analysis::transformations::{TransformationOptions, TransformedFunction, build_plan, find_transformations};
-use trodden_driver::guided::{self, GuidedBuild, Training, hot_paths};
+use trodden_driver::guided::{self, ProfileGuidedBuild, TrainingSteps, hot_paths};
 use trodden_recording::{PROGRAM_VARIABLE, record};
 use trodden_report::words::plural;
 use trodden_unit::{Transformation, TransformationPlan};
@@ -22,7 +22,7 @@ const DEFAULT_MIN_SAVING_PERCENT: f64 = 0.05;
 /// links several programs and `--program` names none of them.
 pub fn run(job: &PgoArguments) -> Result<ExitCode> {
     check_output_files(job)?;
-    let guided = GuidedBuild {
+    let guided = ProfileGuidedBuild {
         command: job.command.clone(),
         clean: job.clean.clone(),
         program: job.program.clone(),
@@ -38,7 +38,7 @@ pub fn run(job: &PgoArguments) -> Result<ExitCode> {
         functions.replace(found);
         Ok(plan)
     };
-    let training = Training { edges: &edges, paths: if job.choices.edges { None } else { Some(&paths) } };
+    let training = TrainingSteps { edges: &edges, paths: if job.choices.edges { None } else { Some(&paths) } };
     let made = guided::run(driver_context(), &guided, &training)?;
     report_transformations(&made.output, &functions.take());
     if let Some(kept) = &job.choices.keep_profile {

@@ -22,7 +22,7 @@ pub fn run(job: &RecordArguments) -> Result<ExitCode> {
     let (what, recording) = (job.to_recorded_command(), recording_context());
     if !job.attach.is_empty() {
         let (subjects, destination) = (job.attach.clone(), job.destination.to_profile_destination());
-        sample::attach(&sample::Sample { subjects, time: job.time, bursts: job.bursts.to_burst_schedule(), destination }, &recording)?;
+        sample::attach(&sample::SamplingJob { subjects, time: job.time, bursts: job.bursts.to_burst_schedule(), destination }, &recording)?;
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(branches) = &job.branches {

@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 use trodden_console::arguments::simulate::{SimulateModel, SimulateOptions};
-use trodden_driver::assets::OwnLibrary;
+use trodden_driver::assets::TroddenLibrary;
 use trodden_driver::other_programs::find_program;
 use trodden_driver::toolchain::is_program;
 use trodden_hardware::processor::{ProcessorEvent, ProcessorModel, ProcessorParameters};
@@ -20,7 +20,7 @@ use trodden_hardware::{
 };
 use trodden_launch::process::exit_code;
 use trodden_profile::Run;
-use trodden_recording::new_run;
+use trodden_recording::new_run_metadata;
 use trodden_report::simulation::{SimulationReport, SimulationView};
 use trodden_trace::simulation::{
     EmulatedProgram, OpenedSource, Places, ProfileKind, WrittenFile, check_mapping, open_file, qemu_version, read_mapping, read_processor,
@@ -29,8 +29,8 @@ use trodden_trace::simulation::{
 use trodden_trace::sources::{Level, SourceNotes};
 
 /// The QEMU plugin that records branches and instructions.
-const QEMU_PLUGIN_LIBRARY: OwnLibrary =
-    OwnLibrary { kind: "plugin", file: "libtrodden_qemu_plugin.so", package: "trodden-qemu-plugin", variable: "TRODDEN_QEMU_PLUGIN" };
+const QEMU_PLUGIN_LIBRARY: TroddenLibrary =
+    TroddenLibrary { kind: "plugin", file: "libtrodden_qemu_plugin.so", package: "trodden-qemu-plugin", variable: "TRODDEN_QEMU_PLUGIN" };
 
 /// Simulates the profiler and writes a report. Returns the program's exit status. Fails if a parameter is out of range, the input cannot be
 /// opened or is corrupt, or a file cannot be written.
@@ -118,7 +118,7 @@ fn write_profile(
     (places, notes): (&Places, &SourceNotes),
 ) -> Result<()> {
     let command = job.command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
-    let (run, store) = (Run { command, ..new_run() }, driver_context().store().ok());
+    let (run, store) = (Run { command, ..new_run_metadata() }, driver_context().store().ok());
     let code = (places, notes.mappings.as_slice());
     let profile =
         table_profile(model.profile_of.unwrap_or(ProfileKind::Table), &parameters.detector, &lane.profiler, code, store.as_ref(), run)?;

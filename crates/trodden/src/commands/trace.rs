@@ -21,7 +21,7 @@ use trodden_distributed::path_profile::path_profile;
 use trodden_distributed::place::TraceLocation;
 use trodden_driver::other_programs::checked_stdout;
 use trodden_profile::{CollectedProfile, Run};
-use trodden_recording::{ProfileDestination, deliver, new_run};
+use trodden_recording::{ProfileDestination, deliver_profile, new_run_metadata};
 use trodden_report::input_kind::InputKind;
 use trodden_report::select::limit;
 use trodden_report::trace::show::{TraceShowOptions, TraceView};
@@ -164,9 +164,9 @@ fn render_page(trace: &TraceFile, left_out: &TraceFilter) -> Result<String> {
 pub fn import(file: &Path, destination: &ProfileDestination) -> Result<()> {
     let trace = open_trace_and_print_notes(file)?;
     let recording = recording_context();
-    let profile = path_profile(&trace, Run { suite: destination.suite.clone(), ..new_run() })?;
+    let profile = path_profile(&trace, Run { suite: destination.suite.clone(), ..new_run_metadata() })?;
     note("the profile has paths of machine code, whose control flow graphs are taken from the trace");
-    deliver(&CollectedProfile { profile, problems: Vec::new() }, destination, &recording).map(drop)
+    deliver_profile(&CollectedProfile { profile, problems: Vec::new() }, destination, &recording).map(drop)
 }
 
 /// Tries each collector on this program or on a small program that it compiles. Returns the names of the collectors that work. If none

@@ -16,7 +16,7 @@ use trodden_analysis::residual::{FieldProfiles, SchemeComparison, SchemeResults,
 use trodden_analysis::segments::{UntestedSegmentSelection, UntestedSegments};
 use trodden_analysis::untested;
 use trodden_coverage::FilePatterns;
-use trodden_recording::{cpu_time, new_run};
+use trodden_recording::{cpu_time, new_run_metadata};
 use trodden_report::residual::{ResidualReport, UntestedReportInput, UntestedSelection, hot_paths_json, render_hot_paths};
 use trodden_report::untested_segments::ShownSegments;
 use trodden_report::{SourceCache, View, lcov, sarif, schemes, source_files};
@@ -60,7 +60,7 @@ pub fn compare_schemes(request: &SchemeComparisonRequest, form: &UntestedArgumen
 fn report(job: &UntestedArguments, color: Color, schemes: Option<&SchemeResults>) -> Result<ExitCode> {
     let folders = folders();
     let FieldProfiles { profile, across, sightings, runs, known } =
-        FieldProfiles::gather(&job.profiles, &job.known, false, &new_run(), &folders)?;
+        FieldProfiles::gather(&job.profiles, &job.known, false, &new_run_metadata(), &folders)?;
     let maps: Vec<&UnitMap> = profile.images.iter().flat_map(|i| &i.units).map(|u| &*u.map).collect();
     if !known.paths.is_empty() {
         warn_if_tests_differ(&known.paths, &maps, "all paths of these functions count as untested");
@@ -125,7 +125,7 @@ fn write_report(job: &UntestedArguments, color: Color, parts: &UntestedReportPar
 /// Shows how often users execute the paths that tests execute most (`trodden-lab hot-paths`). The field profile must be from a program that
 /// counts all paths. Fails if the program counts only untested paths, or if no tested path belongs to a program in the profile.
 pub fn show_field_counts_of_hot_paths(profiles: &[String], known: &[String], top: usize, as_json: bool, color: Color) -> Result<ExitCode> {
-    let FieldProfiles { profile, known, .. } = FieldProfiles::gather(profiles, known, true, &new_run(), &folders())?;
+    let FieldProfiles { profile, known, .. } = FieldProfiles::gather(profiles, known, true, &new_run_metadata(), &folders())?;
     let view = View::from_untested(&profile);
     if profile.images.iter().flat_map(|i| &i.units).any(|u| u.map.has_times()) {
         bail!(

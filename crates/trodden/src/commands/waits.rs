@@ -12,7 +12,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::ExitCode;
-use trodden_driver::assets::OwnLibrary;
+use trodden_driver::assets::TroddenLibrary;
 use trodden_driver::other_programs::find_program;
 use trodden_launch::process::{cannot_run, exit_code};
 use trodden_report::input_kind::InputKind;
@@ -31,7 +31,7 @@ use trodden_waits_file::summary::WaitSummary;
 const DEFAULT_SAMPLES_PER_SECOND: u32 = 1000;
 
 /// The library that is preloaded into the program.
-const WAITS_RECORDER_LIBRARY: OwnLibrary = OwnLibrary {
+const WAITS_RECORDER_LIBRARY: TroddenLibrary = TroddenLibrary {
     kind: "recorder",
     file: trodden_waits_file::symbols::RECORDER_FILE_NAME,
     package: "trodden-waits-recorder",

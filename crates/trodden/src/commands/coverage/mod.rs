@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use trodden_coverage::{CoverageMapping, CoverageTools, CoveredSources, is_mapped, mapped_lines, select_builds, tables};
 use trodden_driver::other_programs::option_with_value;
 use trodden_driver::profdata;
-use trodden_driver::toolchain::Tool;
+use trodden_driver::toolchain::LlvmTool;
 use trodden_profile::Profile;
 use trodden_report::View;
 use trodden_report::coverage::page;
@@ -45,9 +45,10 @@ fn load_coverage_mapping(profile: &Profile, files: &CoverageFileSelection) -> Re
         llvm_cov_counts: files.choices.imitated_tool.is_some(),
     };
     let counters = profdata::coverage_counts(profile)?;
-    let [llvm_cov, llvm_profdata] = [Tool::Cov, Tool::Profdata].map(|tool| profdata::find_tool_for(driver_context(), tool, profile));
+    let [llvm_cov, llvm_profdata] =
+        [LlvmTool::Cov, LlvmTool::Profdata].map(|tool| profdata::find_tool_for(driver_context(), tool, profile));
     let (llvm_cov, llvm_profdata, temporary) = (llvm_cov?, llvm_profdata?, env::temp_dir());
-    let index = |counters| profdata::encode_indexed(driver_context(), &llvm_profdata, counters);
+    let index = |counters| profdata::encode_indexed_profile(driver_context(), &llvm_profdata, counters);
     CoverageMapping::new(profile, counters, &sources, &CoverageTools { llvm_cov: &llvm_cov, index: &index, temporary: &temporary })
 }
 
@@ -102,7 +103,7 @@ pub fn run(job: &CoverageCommand) -> Result<ExitCode> {
 fn show(job: &CoverageShowArguments) -> Result<ExitCode> {
     let (profile, mapping) = load_profile_and_mapping(&job.covered)?;
     let mut arguments: Vec<OsString> =
-        vec![option_with_value("-Xdemangler=", profdata::find_tool_for(driver_context(), Tool::Cxxfilt, &profile)?)];
+        vec![option_with_value("-Xdemangler=", profdata::find_tool_for(driver_context(), LlvmTool::Cxxfilt, &profile)?)];
     let mut option = |text: &str| arguments.push(text.into());
     if job.conditions {
         ["-show-branches=count", "-show-mcdc"].into_iter().for_each(&mut option);

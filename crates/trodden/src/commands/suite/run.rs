@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use trodden_driver::cargo;
 use trodden_profile::store::check_suite_name;
 use trodden_recording::suite::libtest::{self, TestBinary};
-use trodden_recording::suite::{SuiteOutcome, SuiteRecorder, TestSource, check_no_lost_counts, list_tests, run_all};
+use trodden_recording::suite::{SuiteOutcome, SuiteRecorder, TestSource, check_no_lost_counts, list_tests, run_all_tests};
 use trodden_report::words::{plural, quote_for_shell};
 
 const TEST_FAILED_EXIT_STATUS: u8 = 1;
@@ -30,7 +30,7 @@ pub fn run(job: &SuiteRunArguments) -> Result<ExitCode> {
     let tests = list_tests(&read_test_source(job)?)?;
     let recording = recording_context();
     let recorder = SuiteRecorder::new(&job.suite, Path::new("."), &recording)?;
-    let SuiteOutcome { failed, not_recorded, lost } = run_all(&tests, job.jobs.into(), &recorder)?;
+    let SuiteOutcome { failed, not_recorded, lost } = run_all_tests(&tests, job.jobs.into(), &recorder)?;
     for name in &not_recorded {
         warn(format_args!("test `{name}` is not in the suite, because it ran no program built with trodden"));
     }
@@ -55,7 +55,7 @@ fn run_tests_by_cargo(job: &SuiteRunArguments) -> Result<ExitCode> {
     let mut arguments: Vec<OsString> = verb.iter().map(OsString::from).chain(job.options.iter().cloned()).collect();
     let before = count_runs_in_suite(&job.suite)?;
     let settings = extract_instrumentation_settings(&mut arguments)?;
-    let status = cargo::test_as_suite(driver_context(), arguments, settings, &job.suite)?;
+    let status = cargo::run_tests_as_suite(driver_context(), arguments, settings, &job.suite)?;
     note(format_args!(
         "recorded {} in the suite {}",
         plural((count_runs_in_suite(&job.suite)?.saturating_sub(before)) as u128, "run", "runs"),
