@@ -52,7 +52,7 @@ pub struct DistOptions {
     security_mirror: Option<String>,
 }
 
-pub struct Packages {
+pub struct BuiltPackages {
     package: PathBuf,
     archive: PathBuf,
 }
@@ -73,7 +73,7 @@ pub fn run(options: &DistOptions) -> Result<()> {
     }
     steps::log_headline("Packing");
     let seconds = source_date_seconds()?;
-    let made = Packages {
+    let made = BuiltPackages {
         package: package::make_debian_package(&work, &output, &seconds)?,
         archive: package::make_archive(&work, &output, &seconds)?,
     };

@@ -84,7 +84,7 @@ pub enum ChoiceError {
 }
 
 impl LineSpan {
-    /// Parses `FILE:LINE` or `FILE:FIRST-LAST`.
+    /// Parses `FILE:LINE` or `FILE:FIRST-LAST_RUN_NAME`.
     pub fn parse(text: &str) -> Result<LineSpan, ChoiceError> {
         let place = || {
             let (file, lines) = text.rsplit_once(':')?;

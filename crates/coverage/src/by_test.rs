@@ -40,13 +40,13 @@ struct AddedCoverage<'t> {
 
 /// Collects the coverage of a suite's tests, one run at a time.
 #[derive(Default)]
-pub struct CoverageOfTests {
+pub struct SuiteCoverageBuilder {
     suite: Suite,
     lines: BTreeMap<String, BTreeSet<CoveredLine>>,
     all: BTreeSet<CoveredLine>,
 }
 
-impl CoverageOfTests {
+impl SuiteCoverageBuilder {
     /// Adds the profile of a run. `counts` has the counts of the lines to consider. Fails if earlier runs are of a different build.
     pub fn add(&mut self, profile: &Profile, counts: &LineExecutions) -> Result<()> {
         self.suite.add(profile)?;

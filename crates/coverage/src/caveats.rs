@@ -147,9 +147,9 @@ const END_OF_CODE: &str = "</pre>";
 
 /// Finds the last lines of calls in source files, each of which is read only once.
 #[derive(Default)]
-pub struct CallEnds(BTreeMap<String, Option<Vec<String>>>);
+pub struct CallEndCache(BTreeMap<String, Option<Vec<String>>>);
 
-impl CallEnds {
+impl CallEndCache {
     /// Returns the last line of the call that begins at a line and column; `None` if it cannot be determined or the file cannot be read.
     pub fn last_line(&mut self, file: &str, position: (u64, u64)) -> Option<u64> {
         let read = || Some(std::fs::read_to_string(file).ok()?.lines().map(str::to_owned).collect());

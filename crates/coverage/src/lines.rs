@@ -43,7 +43,7 @@ impl LineExecutions {
     }
 
     /// Removes all lines except those that were changed.
-    pub fn keep_changed(&mut self, changes: &ChangedLines) {
+    pub fn keep_changed_lines(&mut self, changes: &ChangedLines) {
         for (file, lines) in &mut self.0 {
             lines.retain(|line, _| changes.touches_line(file, *line));
         }
@@ -56,7 +56,7 @@ pub fn mapped_lines(view: &View, mapping: &CoverageMapping) -> Result<MappedLine
     let lines = LineExecutions::from_mapping(mapping)?.0;
     let in_code: BTreeSet<String> =
         view.profile.images.iter().flat_map(|i| &i.units).flat_map(|u| &u.map.files).map(|f| normalize(f)).collect();
-    let renamed = mapping.names.renamed(in_code.iter().map(String::as_str));
+    let renamed = mapping.names.renamed_files(in_code.iter().map(String::as_str));
     let mut by_name = MappedLines::new();
     for (file, counts) in lines {
         let file = normalize(&file);

@@ -7,9 +7,9 @@ use crate::caveats::{Caveat, CaveatReason, mark_page, mark_sources};
 use crate::demangled;
 use crate::file_names::FileNames;
 use crate::files::FilePatterns;
-use crate::instances::Instances;
-use crate::not_executed::NotExecuted;
-use crate::sections::Mapping;
+use crate::instances::FunctionInstances;
+use crate::not_executed::NotExecutedCode;
+use crate::sections::ImageCoverageMapping;
 use anyhow::{Context, Result, bail, ensure};
 use object::{Object, ObjectSection};
 use serde_json::Value;
@@ -29,7 +29,7 @@ use trodden_unit::EdgeProfile;
 const MAPPING_SECTIONS: [&str; 3] = ["__llvm_covmap", "__llvm_covfun", "__llvm_prf_names"];
 /// A regular expression for source files outside the project, which are those of Rust's standard library and of packages that cargo
 /// downloaded.
-const FOREIGN_FILES: &str = r"(/rustc/[0-9a-f]+/|/\.cargo/(registry|git)/|/\.rustup/toolchains/)";
+const FOREIGN_FILES_PATTERN: &str = r"(/rustc/[0-9a-f]+/|/\.cargo/(registry|git)/|/\.rustup/toolchains/)";
 
 /// Which source files and counts to show.
 #[derive(Clone, Debug, Default)]
@@ -81,14 +81,14 @@ impl CoverageMapping {
         let folder = create_folder_in(tools.temporary, "trodden-coverage-")?;
         let mut caveats = Vec::new();
         let view = View::from_profile(profile);
-        let mappings: Vec<Mapping> = images.iter().map(|image| read_mapping(image)).collect::<Result<_>>()?;
+        let mappings: Vec<ImageCoverageMapping> = images.iter().map(|image| read_mapping(image)).collect::<Result<_>>()?;
         let names = FileNames::new(&view, counted_images(profile).into_iter().zip(&mappings))?;
         if !wanted.llvm_cov_counts {
-            let corrected = correct_counts(&view, &images, &mappings, &names, folder.path())?;
+            let corrected = write_corrected_profile(&view, &images, &mappings, &names, folder.path())?;
             (counters.functions, images, caveats) = (corrected.functions, corrected.images, corrected.caveats);
         }
         fs::write(folder.path().join(PROFILE_FILE_NAME), (tools.index)(counters)?).context("cannot write to the temporary folder")?;
-        let ignored = (!wanted.all_files).then_some(FOREIGN_FILES);
+        let ignored = (!wanted.all_files).then_some(FOREIGN_FILES_PATTERN);
         let llvm_cov = tools.llvm_cov.to_owned();
         let mut mapping =
             CoverageMapping { folder, llvm_cov, is_llvm_output: wanted.llvm_cov_counts, images, ignored, sources: None, names, caveats };
@@ -237,15 +237,21 @@ fn log_caveats(caveats: &[&Caveat]) {
 
 /// Computes the counters of all functions. An image is replaced by copies with a corrected mapping if calls did not return, or if
 /// `llvm-cov` would confuse functions of several programs.
-fn correct_counts(view: &View, images: &[PathBuf], mappings: &[Mapping], names: &FileNames, folder: &Path) -> Result<CorrectedCounts> {
+fn write_corrected_profile(
+    view: &View,
+    images: &[PathBuf],
+    mappings: &[ImageCoverageMapping],
+    names: &FileNames,
+    folder: &Path,
+) -> Result<CorrectedCounts> {
     let executed = counted_images(view.profile);
     let counters = executed.iter().map(|image| match has_counters(image) {
         true => Ok(EdgeCounts::from_image(image)?.functions),
         false => Ok(Vec::new()),
     });
     let counters = counters.collect::<Result<_>>()?;
-    let mut instances = Instances::new(mappings, counters)?;
-    let mut not_executed = NotExecuted::from_view(view, &executed, names);
+    let mut instances = FunctionInstances::new(mappings, counters)?;
+    let mut not_executed = NotExecutedCode::from_view(view, &executed, names);
     for (image, mapping) in mappings.iter().enumerate() {
         not_executed.record_parts_after_stops(image, mapping, &instances).with_context(|| corrupt_image_message(&images[image]))?;
     }
@@ -269,7 +275,7 @@ fn correct_counts(view: &View, images: &[PathBuf], mappings: &[Mapping], names: 
     // Each crate has its own instances of a generic or inlined function, whose caveats would otherwise be repeated.
     let mut known = HashSet::new();
     caveats.retain(|caveat| known.insert((caveat.file.clone(), caveat.line, caveat.name(), caveat.reason)));
-    Ok(CorrectedCounts { functions: instances.into_edges(), images: corrected, caveats })
+    Ok(CorrectedCounts { functions: instances.into_function_edges(), images: corrected, caveats })
 }
 
 struct CorrectedCounts {
@@ -278,9 +284,9 @@ struct CorrectedCounts {
     caveats: Vec<Caveat>,
 }
 
-fn read_mapping(image: &Path) -> Result<Mapping> {
+fn read_mapping(image: &Path) -> Result<ImageCoverageMapping> {
     let bytes = fs::read(image).with_context(|| format!("cannot read {}", image.display()))?;
-    Mapping::read(&bytes).with_context(|| corrupt_image_message(image))
+    ImageCoverageMapping::read(&bytes).with_context(|| corrupt_image_message(image))
 }
 
 fn corrupt_image_message(image: &Path) -> String {
@@ -373,7 +379,7 @@ fn format_hexadecimal(id: &[u8]) -> String {
 }
 
 /// Returns true if any program of the profile has a coverage mapping.
-pub fn is_mapped(profile: &Profile) -> bool {
+pub fn has_coverage_mapping(profile: &Profile) -> bool {
     let mut edges = profile.images.iter().flat_map(|i| &i.units).filter_map(|u| u.map.edge_profile.as_ref());
     edges.any(|e| e.is_coverage() && !e.functions.is_empty())
 }

@@ -24,7 +24,7 @@ impl FunctionCode<'_, '_> {
         count_combinations(self.function, &self.paths)
     }
 
-    pub fn examples(&self, limit: usize) -> Vec<String> {
+    pub fn describe_untested_examples(&self, limit: usize) -> Vec<String> {
         describe_untested_paths(self.function, &self.paths, limit)
     }
 }
@@ -34,7 +34,7 @@ pub fn group_by_code<'v, 'a>(view: &'v View<'a>, names: &FileNames) -> Vec<Funct
     let mut groups: BTreeMap<_, Vec<&Function>> = BTreeMap::new();
     let mut ordinals: BTreeMap<_, usize> = BTreeMap::new();
     for function in distinct_functions(view) {
-        let file = function.file().and_then(|file| names.in_mapping(view.profile, function.image, file));
+        let file = function.file().and_then(|file| names.name_in_mapping(view.profile, function.image, file));
         let code = (file.clone(), function.map.name.as_str(), function.map.local, function.map.shape, function.map.code);
         // A program may contain the same local function in several compilation units. These are told apart by their order.
         let ordinal = ordinals.entry((function.image.identity, code.clone())).or_default();
@@ -75,7 +75,7 @@ pub fn combinations_by_file(code: &[FunctionCode]) -> BTreeMap<String, PathCombi
 }
 
 /// Finds the code of the function with this name in LLVM's profiles, where the name of a local C function starts with the source file.
-pub fn find_code<'c, 'v, 'a>(code: &'c [FunctionCode<'v, 'a>], name: &str, files: &[String]) -> Vec<&'c FunctionCode<'v, 'a>> {
+pub fn find_function_code<'c, 'v, 'a>(code: &'c [FunctionCode<'v, 'a>], name: &str, files: &[String]) -> Vec<&'c FunctionCode<'v, 'a>> {
     let is_named = |code: &&FunctionCode| {
         let linkage = &code.function.name.linkage;
         linkage == name || linkage == plain_name(name)

@@ -17,7 +17,7 @@ use trodden_report::words::plural;
 use trodden_report::{Name, View};
 
 /// Returns the coverage of each file.
-pub fn by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> {
+pub fn coverage_by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> {
     let data = mapping.export(&["-summary-only"])?;
     let paths = path_columns::combinations_by_file(&group_by_code(view, &mapping.names));
     let mut table = CoverageTable { of: "file", ..CoverageTable::default() };
@@ -25,7 +25,7 @@ pub fn by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> 
     for file in data["files"].as_array().into_iter().flatten() {
         let name = file["filename"].as_str().unwrap_or_default();
         let own = paths.get(&normalize(name)).copied();
-        let package = packages.of_file(Path::new(name)).map(|package| package.name);
+        let package = packages.find_package_of_file(Path::new(name)).map(|package| package.name);
         let mut row = CoverageRow { paths: own, package, ..summary_row(name.to_owned(), &file["summary"])? };
         add_caveats(&mut row, mapping, &normalize(name));
         // The mapping also contains headers without code.
@@ -42,7 +42,7 @@ pub fn by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> 
 
 /// Makes file names relative to the folder of the Rust workspace, or, without a workspace, to the common folder of all files.
 fn shorten_names(rows: &mut [CoverageRow], packages: &mut PackageFinder) {
-    let workspace = rows.iter().find_map(|row| packages.of_file(Path::new(&row.name))).map(|package| package.workspace);
+    let workspace = rows.iter().find_map(|row| packages.find_package_of_file(Path::new(&row.name))).map(|package| package.workspace);
     if let Some(workspace) = workspace {
         for row in rows {
             if let Ok(short) = Path::new(&row.name).strip_prefix(&workspace) {
@@ -114,7 +114,7 @@ fn summary_row(name: String, summary: &Value) -> Result<CoverageRow> {
 
 /// Returns the coverage of each function. Each instance of a template has its own row. `max_examples` is the maximum number of untested
 /// combinations of branches that are listed for a function.
-pub fn by_function(mapping: &CoverageMapping, view: &View, max_examples: usize) -> Result<CoverageTable> {
+pub fn coverage_by_function(mapping: &CoverageMapping, view: &View, max_examples: usize) -> Result<CoverageTable> {
     let data = mapping.export(&[])?;
     let wanted: BTreeSet<&str> = data["files"].as_array().into_iter().flatten().filter_map(|f| f["filename"].as_str()).collect();
     let files_of = |function: &Value| -> Vec<String> {
@@ -127,7 +127,7 @@ pub fn by_function(mapping: &CoverageMapping, view: &View, max_examples: usize) 
         let names = || function["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let Some(linkage) = function["name"].as_str().filter(|_| names().any(|f| wanted.contains(f))) else { continue };
         let files = files_of(function);
-        let own = path_columns::find_code(&code, linkage, &files);
+        let own = path_columns::find_function_code(&code, linkage, &files);
         let mut row = CoverageRow { name: Name::from_linkage(plain_name(linkage)).short, ..CoverageRow::default() };
         row.regions = count_regions(&function["regions"]);
         row.branches = count_branches(&function["branches"]);
@@ -136,7 +136,7 @@ pub fn by_function(mapping: &CoverageMapping, view: &View, max_examples: usize) 
         row.caveats = caveats().map(Caveat::json).collect();
         if met.insert((linkage, files.first().cloned())) {
             row.paths = own.iter().map(|code| code.combinations()).reduce(PathCombinationCounts::add_combinations);
-            row.remarks = own.iter().flat_map(|code| code.examples(max_examples)).take(max_examples).collect();
+            row.remarks = own.iter().flat_map(|code| code.describe_untested_examples(max_examples)).take(max_examples).collect();
         } else if !own.is_empty() {
             row.remarks = vec![SHARED_PATHS_REMARK.to_owned()];
         }
@@ -171,10 +171,10 @@ fn count_item(sum: CoverageRatio, count: Option<u64>) -> CoverageRatio {
 }
 
 /// Returns the coverage of those lines that were changed since a commit, by file.
-pub fn by_changed_lines(mapping: &CoverageMapping, commit: &str) -> Result<CoverageTable> {
+pub fn coverage_by_changed_lines(mapping: &CoverageMapping, commit: &str) -> Result<CoverageTable> {
     let changes = changed_lines(commit)?;
     let mut lines = LineExecutions::from_mapping(mapping)?;
-    lines.keep_changed(&changes);
+    lines.keep_changed_lines(&changes);
     let mut table = CoverageTable { of: "file", ..CoverageTable::default() };
     let mut total = CoverageRatio::default();
     for (name, lines) in &lines.0 {

@@ -10,13 +10,13 @@ use trodden_report::{Function, View};
 use trodden_unit::EdgeKind;
 
 /// Functions with a tail call that matters, by the address of their function map.
-pub struct TailCalls(BTreeSet<usize>);
+pub struct RelevantTailCalls(BTreeSet<usize>);
 
 /// The names of called functions; `None` stands for an indirect call.
 type CalleeNames<'v> = BTreeSet<Option<&'v str>>;
 
-impl TailCalls {
-    pub fn new(view: &View) -> TailCalls {
+impl RelevantTailCalls {
+    pub fn new(view: &View) -> RelevantTailCalls {
         let jumps: Vec<(&Function, CalleeNames)> =
             view.executed().map(|function| (function, find_tail_callees(function))).filter(|(_, callees)| !callees.is_empty()).collect();
         if jumps.is_empty() {

@@ -29,7 +29,7 @@ pub struct FuzzTarget {
     pub read: fn(&Path, &[u8]) -> io::Result<bool>,
 }
 
-pub static TARGETS: [FuzzTarget; 15] = [
+pub static FUZZ_TARGETS: [FuzzTarget; 15] = [
     FuzzTarget { name: "profiles", read: read_profile },
     FuzzTarget { name: "raw", read: read_raw_profile },
     FuzzTarget { name: "frames", read: read_frames },

@@ -7,8 +7,8 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use trodden_command::laboratory::folders;
-use trodden_console::arguments::choices::word_for;
-use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS};
+use trodden_console::arguments::choices::word_of_choice;
+use trodden_console::arguments::partition::{COPY_STRATEGY_CHOICES, HIT_MEASURE_CHOICES};
 use trodden_console::notes::note;
 use trodden_console::output;
 use trodden_flow::part::{Hits, Measure, Part};
@@ -50,7 +50,14 @@ pub fn run(job: &cli::PlanArguments) -> Result<ExitCode> {
             let profitable = job.profitable.into();
             let options = PartitionOptions { copies: *copies, profitable, fold_again: job.fold_again, measure };
             let plan = program.divide(&basis, *strategy, &options)?;
-            answers.push(PlanDocument::new(word_for(&COPY_STRATEGIES, strategy), measure, &procedures, &plan, &bound, measured));
+            answers.push(PlanDocument::new(
+                word_of_choice(&COPY_STRATEGY_CHOICES, strategy),
+                measure,
+                &procedures,
+                &plan,
+                &bound,
+                measured,
+            ));
         }
     }
     if job.json {
@@ -128,7 +135,7 @@ impl PlanDocument {
         };
         PlanDocument {
             strategy,
-            hits_counted: word_for(&HITS, &measure),
+            hits_counted: word_of_choice(&HIT_MEASURE_CHOICES, &measure),
             copies: plan.copies.iter().map(copy).collect(),
             profitable_procedures: plan.profitable,
             slowest: hits::slowest_copy_hits(procedures, plan, measure),

@@ -61,7 +61,7 @@ pub fn check_sources(
     let (instrumented, original) = (folder.join("instrumented"), folder.join("plain"));
     build.link(&objects, &instrumented, true)?;
     build.link(&plain, &original, false)?;
-    let subject = Subject::read(&instrumented, build.link_of_units(&instrumented)?, folder)?;
+    let subject = Subject::read(&instrumented, build.link_command_of_units(&instrumented)?, folder)?;
     let run = SubjectRun { place: folder.join("subject"), arguments: vec![], input: None, directory: folder.to_owned(), limit_s: 60 };
     let expected = run.execute(&original, &[])?;
     let (outcome, paths) = subject.count_paths(&run, &[])?;
@@ -70,7 +70,7 @@ pub fn check_sources(
         findings.differences.push(format!("the program behaves differently: {outcome:?} instead of {expected:?}"));
     }
     let (probed_outcome, probed, blocks) = counts::count_blocks(&subject, tools, &run)?;
-    let (log_outcome, replay) = log::replay(&subject, tools, &run)?;
+    let (log_outcome, replay) = log::replay_log(&subject, tools, &run)?;
     if probed_outcome != expected || log_outcome != expected {
         findings.differences.push(format!(
             "the program behaves differently with the oracles' probes: {probed_outcome:?} and {log_outcome:?} instead of {expected:?}"
@@ -149,7 +149,7 @@ impl CheckBuild<'_> {
     }
 
     /// Returns the link command that rebuilds an instrumented program from its units.
-    pub fn link_of_units(&self, program: &Path) -> Result<LinkCommand, OracleError> {
+    pub fn link_command_of_units(&self, program: &Path) -> Result<LinkCommand, OracleError> {
         let image = InstrumentedImage::read(&fs::read(program).map_err(OracleError::file(program))?)?;
         let mut arguments: Vec<LinkArgument> = image.units.iter().map(|u| LinkArgument::Unit(u.unit)).collect();
         arguments.push(LinkArgument::Plain("-pthread".into()));
@@ -160,7 +160,7 @@ impl CheckBuild<'_> {
 
 impl CheckVariant {
     /// Returns one variant for each level of optimisation. The seed decides which parameters each level is combined with.
-    pub fn for_seed(seed: u64) -> Vec<CheckVariant> {
+    pub fn variants_for_seed(seed: u64) -> Vec<CheckVariant> {
         const LEVELS: [&str; 5] = ["-O0", "-O1", "-O2", "-O3", "-Os"];
         const PARAMETERS: [&str; 12] = [
             "",

@@ -39,7 +39,7 @@ pub fn count_blocks(
 pub fn verify_in_one_run(subject: &Subject, tools: &Toolkit, run: &SubjectRun) -> Result<(SubjectOutcome, CountVerdict), OracleError> {
     let probed = subject.with_probes(tools, ProbePurpose::Counts, 0, true)?;
     let file = prepare_counts_file(subject)?;
-    let both = subject.reread(&probed.program)?;
+    let both = subject.reread_program(&probed.program)?;
     let (outcome, paths) = both.count_paths(run, &[("ORACLE_FILE", &file)])?;
     let verdict = check(&both, &paths, &probed, &read_counts(&file)?)?;
     Ok((outcome, verdict))

@@ -40,7 +40,7 @@ enum LogStep {
 ///
 /// # Errors
 /// A tool fails, the program cannot be run, or the log is full or corrupt.
-pub fn replay(subject: &Subject, tools: &Toolkit, run: &SubjectRun) -> Result<(SubjectOutcome, LogReplay), OracleError> {
+pub fn replay_log(subject: &Subject, tools: &Toolkit, run: &SubjectRun) -> Result<(SubjectOutcome, LogReplay), OracleError> {
     let probed = subject.with_probes(tools, ProbePurpose::Log, MAX_LOG_BYTES, false)?;
     let file = subject.folder.join("log-of-steps");
     if file.exists() {
@@ -130,7 +130,8 @@ impl LogReplay {
             walks.push(unit.map.functions.iter().map(LogWalk::new).collect());
             owner.extend(functions.iter().enumerate().map(|(f, probes)| (probes.first, u, f)));
         }
-        let mut observed: Vec<Vec<ObservedCounts>> = walks.iter().map(|unit| unit.iter().map(LogWalk::zero_counts).collect()).collect();
+        let mut observed: Vec<Vec<ObservedCounts>> =
+            walks.iter().map(|unit| unit.iter().map(LogWalk::create_zero_counts).collect()).collect();
         let mut running: BTreeMap<u32, Activation> = BTreeMap::new();
         for &record in records {
             let (token, step, number) = parse_record(record)?;
@@ -217,7 +218,7 @@ impl<'a> LogWalk<'a> {
         LogWalk { map, out, real, leave, enter, reach }
     }
 
-    fn zero_counts(&self) -> ObservedCounts {
+    fn create_zero_counts(&self) -> ObservedCounts {
         ObservedCounts { blocks: vec![0; self.map.blocks.len()], edges: vec![0; self.map.graph.edge_count()], ..ObservedCounts::default() }
     }
 

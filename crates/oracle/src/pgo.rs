@@ -24,13 +24,13 @@ const EDGE_PROFILE_OPTIONS: [&str; 3] = ["-disable-vp", "-pgo-instr-select=false
 
 /// LLVM's counts for a function: of blocks by label, and of edges by pair of labels.
 #[derive(Debug, Default)]
-struct CountDump {
+struct LlvmCountDump {
     blocks: HashMap<String, u64>,
     edges: HashMap<(String, String), u64>,
 }
 
-struct UnitDump {
-    dumps: HashMap<String, CountDump>,
+struct UnitProfileDump {
+    dumps: HashMap<String, LlvmCountDump>,
     /// Functions that have a profile.
     profiled: HashSet<String>,
     /// Functions whose profile LLVM rejects as a mismatch.
@@ -47,7 +47,7 @@ pub fn check(
     run: &SubjectRun,
     left_by_tail_call: &[String],
 ) -> Result<(SubjectOutcome, CountVerdict), OracleError> {
-    let both = subject.reread(&build_program(subject, tools)?)?;
+    let both = subject.reread_program(&build_program(subject, tools)?)?;
     let raw = subject.folder.join("pgo.profraw");
     let (outcome, paths) = both.count_paths(run, &[("LLVM_PROFILE_FILE", &raw)])?;
     if fs::metadata(&raw).map_or(0, |m| m.len()) == 0 {
@@ -61,7 +61,7 @@ pub fn check(
     let profiled = profiled_functions(tools, &profile)?;
     let read = subject.units.iter().map(|unit| dump_unit(subject, unit, tools, &profile, &profiled)).collect::<Result<Vec<_>, _>>()?;
     let mut verdict = CountVerdict::default();
-    let kept = linked_copies(&both, &paths);
+    let kept = count_linked_copies(&both, &paths);
     for (at, (unit, counted)) in both.units.iter().zip(&paths).enumerate() {
         for function in &unit.map.functions {
             if !function.local && kept.get(function.name.as_str()) != Some(&at) {
@@ -76,7 +76,7 @@ pub fn check(
 }
 
 /// Finds, for each non-local function, the unit whose copy the linker chose: the unit with counts, or else the first unit.
-fn linked_copies<'a>(subject: &'a Subject, paths: &[UnitCounts]) -> HashMap<&'a str, usize> {
+fn count_linked_copies<'a>(subject: &'a Subject, paths: &[UnitCounts]) -> HashMap<&'a str, usize> {
     let mut kept = HashMap::new();
     for (at, (unit, counted)) in subject.units.iter().zip(paths).enumerate() {
         for function in unit.map.functions.iter().filter(|f| !f.local) {
@@ -174,7 +174,7 @@ fn dump_unit(
     tools: &Toolkit,
     profile: &Path,
     profiled: &HashSet<String>,
-) -> Result<UnitDump, OracleError> {
+) -> Result<UnitProfileDump, OracleError> {
     let named = named_module_path(subject, unit);
     let mut opt = tools.command("opt");
     opt.args(EDGE_PROFILE_OPTIONS).args(["-passes=pgo-instr-use", "-pgo-view-raw-counts=text", "-disable-output"]);
@@ -191,11 +191,11 @@ fn dump_unit(
     let profiled = profiled.iter().map(|n| n.strip_prefix(&format!("{};", unit.identity)).unwrap_or(n).to_owned()).collect();
     let mismatches = messages.lines().filter(|l| l.contains("warning") && l.contains("mismatch"));
     let rejected = mismatches.flat_map(|l| l.split(' ').map(str::to_owned)).collect();
-    Ok(UnitDump { dumps: parse_dumps(&messages), profiled, rejected, labels: labels.collect() })
+    Ok(UnitProfileDump { dumps: parse_dumps(&messages), profiled, rejected, labels: labels.collect() })
 }
 
 /// Parses the dumps of all functions in the output of `opt`.
-fn parse_dumps(messages: &str) -> HashMap<String, CountDump> {
+fn parse_dumps(messages: &str) -> HashMap<String, LlvmCountDump> {
     let mut all = HashMap::new();
     for part in messages.split("pgo-view-raw-counts: ").skip(1) {
         let (name, rest) = part.split_once('\n').unwrap_or((part, ""));
@@ -204,7 +204,7 @@ fn parse_dumps(messages: &str) -> HashMap<String, CountDump> {
     all
 }
 
-fn parse_dump(text: &str) -> CountDump {
+fn parse_dump(text: &str) -> LlvmCountDump {
     let mut names = HashMap::new();
     let mut blocks = HashMap::new();
     let mut edges: Vec<(u32, u32, u64)> = Vec::new();
@@ -229,7 +229,7 @@ fn parse_count(text: &str) -> Option<u64> {
     text.split_once("Count=")?.1.trim().parse().ok()
 }
 
-fn assemble_dump(names: &HashMap<u32, String>, blocks: &HashMap<u32, u64>, edges: &[(u32, u32, u64)]) -> CountDump {
+fn assemble_dump(names: &HashMap<u32, String>, blocks: &HashMap<u32, u64>, edges: &[(u32, u32, u64)]) -> LlvmCountDump {
     let blocks = blocks.iter().filter_map(|(i, count)| Some((names.get(i)?.clone(), *count))).collect();
     let mut sums = HashMap::new();
     for (from, to, count) in edges {
@@ -237,19 +237,19 @@ fn assemble_dump(names: &HashMap<u32, String>, blocks: &HashMap<u32, u64>, edges
             *sums.entry((from.clone(), to.clone())).or_default() += count;
         }
     }
-    CountDump { blocks, edges: sums }
+    LlvmCountDump { blocks, edges: sums }
 }
 
 fn verify_function(
     unit: &SubjectUnit,
     function: &FunctionMap,
     paths: &FunctionPaths,
-    read: &UnitDump,
+    read: &UnitProfileDump,
     left_by_tail_call: bool,
     verdict: &mut CountVerdict,
 ) {
     let executed = paths.blocks.iter().any(|c| *c > 0);
-    if let Some(reason) = reason_not_compared(function, paths, read, left_by_tail_call) {
+    if let Some(reason) = explain_why_not_compared(function, paths, read, left_by_tail_call) {
         if executed {
             let list = if paths.are_all_paths_finished() { &mut verdict.not_checked } else { &mut verdict.unfinished };
             list.push(format!("{} ({}): {reason}", function.name, unit.map.source));
@@ -258,7 +258,7 @@ fn verify_function(
     }
     verdict.functions += 1;
     verdict.executed += usize::from(executed);
-    let nothing = CountDump::default();
+    let nothing = LlvmCountDump::default();
     let dump = read.dumps.get(&function.name).unwrap_or(&nothing);
     let labels = &read.labels[&function.name];
     let name = |node: u32| &labels[node as usize];
@@ -275,7 +275,12 @@ fn verify_function(
 }
 
 /// Returns why LLVM's counts of a function cannot be compared; `None` if they can.
-fn reason_not_compared(function: &FunctionMap, paths: &FunctionPaths, read: &UnitDump, left_by_tail_call: bool) -> Option<String> {
+fn explain_why_not_compared(
+    function: &FunctionMap,
+    paths: &FunctionPaths,
+    read: &UnitProfileDump,
+    left_by_tail_call: bool,
+) -> Option<String> {
     if !paths.are_all_paths_finished() {
         let count: i64 = paths.unfinished.iter().map(|u| u.count).chain(paths.lost.iter().map(|l| l.count)).sum();
         return Some(format!("{count} unfinished path{}", if count == 1 { "" } else { "s" }));

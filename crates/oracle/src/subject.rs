@@ -2,7 +2,7 @@
 
 use crate::error::OracleError;
 use crate::probes::{FunctionProbes, NodeNumbers, ProbePurpose, insert_probes};
-use crate::tools::{RECORDER, Toolkit, run};
+use crate::tools::{RECORDER_SOURCE, Toolkit, run};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
@@ -182,7 +182,7 @@ impl Subject {
     ///
     /// # Errors
     /// The program has a different number of units.
-    pub fn reread(&self, program: &Path) -> Result<Subject, OracleError> {
+    pub fn reread_program(&self, program: &Path) -> Result<Subject, OracleError> {
         let new = Subject { inputs: self.inputs.clone(), ..Subject::read(program, self.link.clone(), &self.folder)? };
         let names = |s: &Subject| s.units.iter().map(|u| u.map.source.clone()).collect::<Vec<_>>();
         match new.units.len() == self.units.len() {
@@ -201,7 +201,7 @@ impl Subject {
 
     fn compile_recorder(&self, tools: &Toolkit, purpose: ProbePurpose, slots: u32, log_bytes: u64) -> Result<PathBuf, OracleError> {
         let (source, object) = (self.folder.join("probes.c"), self.folder.join(format!("probes-{purpose:?}.o")));
-        fs::write(&source, RECORDER).map_err(OracleError::file(&source))?;
+        fs::write(&source, RECORDER_SOURCE).map_err(OracleError::file(&source))?;
         let size = match purpose {
             ProbePurpose::Counts => format!("-DSLOTS={slots}ul"),
             ProbePurpose::Log => format!("-DLOG_BYTES={log_bytes}ul"),

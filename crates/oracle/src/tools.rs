@@ -20,7 +20,7 @@ pub struct Toolkit {
 
 const RUNTIME_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trodden_rt.o"));
 /// The C source of the recorder that probes call.
-pub const RECORDER: &str = include_str!("probes.c");
+pub const RECORDER_SOURCE: &str = include_str!("probes.c");
 const DEFAULT_CLANG: &str = "clang-22";
 
 impl Toolkit {

@@ -1,7 +1,7 @@
 //! Escapes text that may contain terminal colours. [`trodden_text::escape`] handles text without colours.
 
 use crate::paint::PALETTE;
-pub use trodden_text::escape::{REPLACEMENT, escape_line, escape_lines, is_unprintable};
+pub use trodden_text::escape::{REPLACEMENT_CHARACTER, escape_line, escape_lines, is_unprintable};
 
 /// Replaces unprintable characters. If `color` is true, the escape sequences of [`PALETTE`] are kept.
 pub fn escape_styled(text: &str, color: bool) -> String {
@@ -16,7 +16,7 @@ pub fn escape_styled(text: &str, color: bool) -> String {
         rest = &rest[at..];
         let sequence = known.iter().find(|sequence| rest.starts_with(**sequence)).map_or("", |known| known);
         match sequence {
-            "" => out.push(REPLACEMENT),
+            "" => out.push(REPLACEMENT_CHARACTER),
             sequence => out.push_str(sequence),
         }
         rest = &rest[sequence.len().max(1)..];

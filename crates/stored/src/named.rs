@@ -7,7 +7,7 @@ use trodden_profile::{LostProfilePart, Profile, ProfileError, RunEntry, RunStore
 use trodden_text::words::plural;
 
 /// The name by which users refer to the latest run.
-pub const LAST: &str = "last";
+pub const LAST_RUN_NAME: &str = "last";
 /// End of the error message when the user names a folder instead of a profile.
 const FOLDER_ADVICE: &str = ". To import a folder of raw or stream files, use `trodden import`; to show a recording of waits, use \
     `trodden report`";
@@ -77,7 +77,7 @@ pub fn profile_files(name: &str) -> Result<Vec<PathBuf>> {
         Err(ProfileError::NoStore { .. }) if path.is_dir() => {
             bail!("{name} is a folder, not a profile, and the current folder has no run store{FOLDER_ADVICE}")
         }
-        Err(ProfileError::NoStore { .. }) if name != LAST => {
+        Err(ProfileError::NoStore { .. }) if name != LAST_RUN_NAME => {
             bail!("file {name} does not exist, and the current folder has no run store. Record a run with `trodden record -- PROGRAM`")
         }
         other => other?,

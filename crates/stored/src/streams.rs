@@ -1,6 +1,6 @@
 //! Finds streams by the names that users write: a run, a file or a folder. [`crate::place`] describes the layout of the folders.
 
-use crate::named::LAST;
+use crate::named::LAST_RUN_NAME;
 use crate::place::{self, COPIES_FOLDER, LOG_EXTENSION, STREAM_EXTENSION, files_with_extension, folder_of_copy, streams_folder_of};
 use anyhow::{Result, bail};
 use std::fs;
@@ -120,11 +120,11 @@ pub fn newest_recording() -> Result<PathBuf> {
         other => other?,
     };
     let time = |path: &Path| fs::metadata(path).and_then(|found| found.modified()).ok();
-    let (flight, run) = (place::newest_flight_folder(store.folder())?, store.get(LAST).ok());
+    let (flight, run) = (place::newest_flight_folder(store.folder())?, store.get(LAST_RUN_NAME).ok());
     match (flight, run) {
         (None, None) => bail!(none),
-        (Some(flight), Some(run)) if time(&flight) <= time(&run.profile) => Ok(LAST.into()),
+        (Some(flight), Some(run)) if time(&flight) <= time(&run.profile) => Ok(LAST_RUN_NAME.into()),
         (Some(flight), _) => Ok(flight),
-        (None, Some(_)) => Ok(LAST.into()),
+        (None, Some(_)) => Ok(LAST_RUN_NAME.into()),
     }
 }

@@ -26,12 +26,12 @@ impl Name {
         let (full, qualified, short) = match rustc_demangle::try_demangle(linkage) {
             Ok(rust) => {
                 let full = format!("{rust:#}");
-                let short = shorten_rust(&full);
+                let short = shorten_rust_name(&full);
                 (full.clone(), full, short)
             }
-            Err(_) => match demangle_cpp(linkage) {
+            Err(_) => match demangle_cpp_name(linkage) {
                 Some(full) => {
-                    let (qualified, short) = (abridge_cpp(&full, true), abridge_cpp(&full, false));
+                    let (qualified, short) = (abridge_cpp_name(&full, true), abridge_cpp_name(&full, false));
                     (full, qualified, short)
                 }
                 None => (linkage.to_string(), linkage.to_string(), linkage.to_string()),
@@ -78,7 +78,7 @@ fn last_components(path: &str, number: usize) -> &str {
     path
 }
 
-fn demangle_cpp(linkage: &str) -> Option<String> {
+fn demangle_cpp_name(linkage: &str) -> Option<String> {
     if !linkage.starts_with("_Z") && !linkage.starts_with("___Z") {
         return None;
     }
@@ -86,7 +86,7 @@ fn demangle_cpp(linkage: &str) -> Option<String> {
 }
 
 /// Shortens `ns::Box<int>::put(int const&) const` to `ns::Box<int>::put` if `with_arguments` is true, or else to `ns::Box<..>::put`.
-fn abridge_cpp(full: &str, with_arguments: bool) -> String {
+fn abridge_cpp_name(full: &str, with_arguments: bool) -> String {
     let mut out = String::new();
     let (mut angle, mut round) = (0usize, 0usize);
     let mut rest = full;
@@ -165,7 +165,7 @@ fn special_token<'a>(rest: &'a str, before: &str) -> Option<&'a str> {
 }
 
 /// Shortens `<alloc::vec::Vec<u8> as core::ops::drop::Drop>::drop` to `<Vec as Drop>::drop`.
-fn shorten_rust(full: &str) -> String {
+fn shorten_rust_name(full: &str) -> String {
     let Some(inner) = full.strip_prefix('<') else { return strip_generics(full) };
     let Some(end) = closing_bracket(inner) else { return full.to_string() };
     let (head, tail) = (&inner[..end], &inner[end + 1..]);
@@ -233,17 +233,17 @@ mod tests {
 
     #[test]
     fn brackets_of_operators_are_part_of_the_name() {
-        assert_eq!(abridge_cpp("std::ostream& ns::operator<< <int>(std::ostream&, ns::Box<int> const&)", false), "ns::operator<<<..>");
-        assert_eq!(abridge_cpp("std::ostream& ns::operator<< <int>(std::ostream&, ns::Box<int> const&)", true), "ns::operator<<<int>");
+        assert_eq!(abridge_cpp_name("std::ostream& ns::operator<< <int>(std::ostream&, ns::Box<int> const&)", false), "ns::operator<<<..>");
+        assert_eq!(abridge_cpp_name("std::ostream& ns::operator<< <int>(std::ostream&, ns::Box<int> const&)", true), "ns::operator<<<int>");
         assert_eq!(
-            abridge_cpp("void call<std::function<int (char)> >(std::function<int (char)>)", true),
+            abridge_cpp_name("void call<std::function<int (char)> >(std::function<int (char)>)", true),
             "call<std::function<int (char)> >"
         );
-        assert_eq!(abridge_cpp("re2::Regexp::Parse(re2::StringPiece const&)", true), "re2::Regexp::Parse");
-        assert_eq!(abridge_cpp("ns::Call::operator()(int) const", false), "ns::Call::operator()");
-        assert_eq!(abridge_cpp("(anonymous namespace)::twice(int)", false), "(anonymous namespace)::twice");
-        assert_eq!(abridge_cpp("main::{lambda(int)#1}::operator()(int) const", false), "main::{lambda(int)#1}::operator()");
-        assert_eq!(abridge_cpp("std::string const& ns::name<int>(int) const", false), "ns::name<..>");
+        assert_eq!(abridge_cpp_name("re2::Regexp::Parse(re2::StringPiece const&)", true), "re2::Regexp::Parse");
+        assert_eq!(abridge_cpp_name("ns::Call::operator()(int) const", false), "ns::Call::operator()");
+        assert_eq!(abridge_cpp_name("(anonymous namespace)::twice(int)", false), "(anonymous namespace)::twice");
+        assert_eq!(abridge_cpp_name("main::{lambda(int)#1}::operator()(int) const", false), "main::{lambda(int)#1}::operator()");
+        assert_eq!(abridge_cpp_name("std::string const& ns::name<int>(int) const", false), "ns::name<..>");
     }
 
     #[test]
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn rust_names_lose_hash_and_generics() {
         assert_eq!(Name::from_linkage("_ZN4core3fmt5write17h0123456789abcdefE").full, "core::fmt::write");
-        assert_eq!(shorten_rust("<alloc::vec::Vec<T> as core::ops::drop::Drop>::drop"), "<Vec as Drop>::drop");
-        assert_eq!(shorten_rust("core::iter::Iterator::map::<u8, fn(u8) -> u8>"), "core::iter::Iterator::map");
+        assert_eq!(shorten_rust_name("<alloc::vec::Vec<T> as core::ops::drop::Drop>::drop"), "<Vec as Drop>::drop");
+        assert_eq!(shorten_rust_name("core::iter::Iterator::map::<u8, fn(u8) -> u8>"), "core::iter::Iterator::map");
     }
 }

@@ -39,9 +39,9 @@ pub use showing::{AdviseArguments, AnnotateArguments, ExportArguments, ExportFor
 pub use simulate::SimulateArguments;
 pub use suite::{SuiteCommand, SuiteFunctionSelection, SuiteListArguments, SuiteOrderArguments, SuiteRunArguments, TestOrderCriterion};
 pub use trace::{RepeatedRunProperty, TraceCommand, TraceRecordArguments};
-pub use trodden_console::arguments::Parameters;
-pub use trodden_console::arguments::choices::{word, word_for};
-pub use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS};
+pub use trodden_console::arguments::CountingArguments;
+pub use trodden_console::arguments::choices::{word, word_of_choice};
+pub use trodden_console::arguments::partition::{COPY_STRATEGY_CHOICES, HIT_MEASURE_CHOICES};
 pub use trodden_console::output::Color;
 pub use untested::UntestedArguments;
 pub use waits::{WaitsCommand, WaitsRecordArguments};

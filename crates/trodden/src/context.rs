@@ -1,6 +1,6 @@
 //! The environment of this process, as a context for the crate `trodden-driver`.
 
-use crate::notes::Progress;
+use crate::notes::ProgressMeter;
 use std::env;
 use std::sync::OnceLock;
 use trodden_driver::DriverContext;
@@ -14,7 +14,7 @@ pub fn driver_context() -> &'static DriverContext {
         directory: env::current_dir(),
         temporary: env::temp_dir(),
         progress: |total, what| {
-            let progress = Progress::new(total, what);
+            let progress = ProgressMeter::new(total, what);
             Box::new(move || progress.step())
         },
     })

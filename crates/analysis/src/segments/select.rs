@@ -14,7 +14,7 @@ use trodden_profile::segments::{FunctionPath, Segment, function_map, sum_to_dept
 use trodden_profile::stream::FunctionIndex;
 use trodden_profile::{ImageProfile, Profile};
 use trodden_stored::Folders;
-use trodden_stored::named::{self, LAST};
+use trodden_stored::named::{self, LAST_RUN_NAME};
 use trodden_text::names::Name;
 use trodden_unit::{SegmentSet, SegmentSetBuilder};
 
@@ -27,7 +27,7 @@ pub fn requested_segments(depth: usize, only: &[String], wanted: &str, folders: 
     let set = match kind {
         "calls" => segments_after_reached_calls(&named::load(rest)?)?,
         "top" | "share" => {
-            let (number, run) = rest.split_once(':').unwrap_or((rest, LAST));
+            let (number, run) = rest.split_once(':').unwrap_or((rest, LAST_RUN_NAME));
             let observed = ObservedSegments::load(run, depth, folders)?;
             let mut rows = observed.segments_of_depth(depth);
             rows.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.1.cmp(&b.1)));

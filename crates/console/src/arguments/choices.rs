@@ -8,7 +8,9 @@ use trodden_unit::experiment::Spelling;
 pub type Choice<T> = (T, &'static str, &'static str);
 
 /// Returns a parser that accepts the words of these choices.
-pub fn one_of<T: Copy + Send + Sync + 'static>(choices: impl IntoIterator<Item = Choice<T>>) -> impl TypedValueParser<Value = T> {
+pub fn parser_of_choices<T: Copy + Send + Sync + 'static>(
+    choices: impl IntoIterator<Item = Choice<T>>,
+) -> impl TypedValueParser<Value = T> {
     let choices: Vec<Choice<T>> = choices.into_iter().collect();
     let value = |(_, word, about): &Choice<T>| match about == word {
         true => PossibleValue::new(*word),
@@ -19,8 +21,8 @@ pub fn one_of<T: Copy + Send + Sync + 'static>(choices: impl IntoIterator<Item =
 }
 
 /// Returns a parser that accepts the words which [`Spelling`] defines for a type's values.
-pub fn by_spelling<T: Spelling + Send + Sync>() -> impl TypedValueParser<Value = T> {
-    one_of(T::spellings())
+pub fn parser_by_spelling<T: Spelling + Send + Sync>() -> impl TypedValueParser<Value = T> {
+    parser_of_choices(T::spellings())
 }
 
 /// Returns the command-line word of a value, or an empty string if help hides the value.
@@ -29,6 +31,6 @@ pub fn word(value: impl ValueEnum) -> String {
 }
 
 /// Returns the word of a value in a table of choices, or an empty string if the table does not contain the value.
-pub fn word_for<T: PartialEq>(choices: &[Choice<T>], value: &T) -> &'static str {
+pub fn word_of_choice<T: PartialEq>(choices: &[Choice<T>], value: &T) -> &'static str {
     choices.iter().find(|choice| choice.0 == *value).map_or("", |choice| choice.1)
 }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use std::path::PathBuf;
-use trodden_console::arguments::choices::{Choice, one_of};
+use trodden_console::arguments::choices::{Choice, parser_of_choices};
 use trodden_console::arguments::places::output_path;
 use trodden_trace::simulation::SourceFormat;
 
@@ -16,7 +16,7 @@ pub struct ConvertArguments {
     /// Trace to convert; may be compressed with gzip, zstd or xz.
     pub trace: PathBuf,
     /// Format of the trace.
-    #[arg(long, value_parser = one_of(SOURCE_FORMAT_CHOICES), default_value = "auto")]
+    #[arg(long, value_parser = parser_of_choices(SOURCE_FORMAT_CHOICES), default_value = "auto")]
     pub format: SourceFormat,
     /// If a part is corrupt or missing, convert the trace up to that part instead of failing.
     #[arg(long)]

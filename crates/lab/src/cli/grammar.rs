@@ -1,8 +1,8 @@
 //! Command-line definition of `trodden-lab grammar`.
 
 use clap::Args;
-use trodden_console::arguments::COMPRESSION_METHODS;
-use trodden_console::arguments::choices::one_of;
+use trodden_console::arguments::COMPRESSION_METHOD_CHOICES;
+use trodden_console::arguments::choices::parser_of_choices;
 use trodden_sequence::CompressionMethod;
 
 #[derive(Debug, Args)]
@@ -14,7 +14,7 @@ pub struct GrammarArguments {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub thread: usize,
     /// Recompress the sequence with this method before trying the others.
-    #[arg(long, value_parser = one_of(COMPRESSION_METHODS))]
+    #[arg(long, value_parser = parser_of_choices(COMPRESSION_METHOD_CHOICES))]
     pub method: Option<CompressionMethod>,
     /// Print JSON.
     #[arg(long)]

@@ -4,8 +4,8 @@ use super::numbering::{GraphModelArguments, GraphNumberArguments};
 use super::{ExtractArguments, ReconstructArguments, WitnessesArguments};
 use clap::Subcommand;
 use std::path::PathBuf;
-use trodden_console::arguments::choices::one_of;
-use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS, parse_copies};
+use trodden_console::arguments::choices::parser_of_choices;
+use trodden_console::arguments::partition::{COPY_STRATEGY_CHOICES, HIT_MEASURE_CHOICES, parse_copies};
 use trodden_flow::part::Measure;
 use trodden_partition::PartitionStrategy;
 
@@ -39,13 +39,13 @@ Examples:
         #[arg(short = 'k', long, value_name = "K", default_value_t = 2, value_parser = parse_copies)]
         copies: usize,
         /// Strategy that divides the paths.
-        #[arg(long, value_parser = one_of(COPY_STRATEGIES), default_value = "weighted")]
+        #[arg(long, value_parser = parser_of_choices(COPY_STRATEGY_CHOICES), default_value = "weighted")]
         strategy: PartitionStrategy,
         /// Fold conditionals repeatedly until no more can be folded, instead of once (p3).
         #[arg(long)]
         fold_again: bool,
         /// Cost measure to minimise.
-        #[arg(long, value_parser = one_of(HITS), default_value = "all")]
+        #[arg(long, value_parser = parser_of_choices(HIT_MEASURE_CHOICES), default_value = "all")]
         hits: Measure,
         /// Also print the tasks with their costs and shared probes (p3).
         #[arg(long)]

@@ -3,7 +3,7 @@
 use clap::builder::TypedValueParser;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
-use trodden_console::arguments::choices::one_of;
+use trodden_console::arguments::choices::parser_of_choices;
 use trodden_flow::NumberingScheme;
 
 #[derive(Debug, Args)]
@@ -114,7 +114,7 @@ impl Default for GraphModelArguments {
 }
 
 fn numbering_scheme_parser() -> impl TypedValueParser<Value = NumberingScheme> {
-    one_of(NumberingScheme::ALL.map(|scheme| (scheme, scheme.name(), describe_scheme(scheme))))
+    parser_of_choices(NumberingScheme::ALL.map(|scheme| (scheme, scheme.name(), describe_scheme(scheme))))
 }
 
 fn describe_scheme(scheme: NumberingScheme) -> &'static str {

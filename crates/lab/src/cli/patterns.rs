@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::str::FromStr;
 use trodden_console::arguments::shares::parse_percent;
-use trodden_stored::named::LAST;
+use trodden_stored::named::LAST_RUN_NAME;
 
 /// A kind of repetition in a sequence of paths and calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -33,7 +33,7 @@ pub struct PatternsArguments {
     #[arg(value_enum)]
     pub kind: PatternKind,
     /// Run (12, last, last~1) or its logs, or a sequence of events as text.
-    #[arg(default_value = LAST)]
+    #[arg(default_value = LAST_RUN_NAME)]
     pub file: PathBuf,
     /// Number of the thread.
     #[arg(long, value_name = "N", default_value_t = 0)]

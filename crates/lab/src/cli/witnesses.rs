@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
-use trodden_console::arguments::choices::{Choice, one_of};
+use trodden_console::arguments::choices::{Choice, parser_of_choices};
 use trodden_console::arguments::partition::parse_copies;
 use trodden_witness::{DistributionStrategy, Lookahead, Placement, WitnessJobOrder};
 
@@ -22,13 +22,13 @@ pub struct WitnessesArguments {
     #[arg(short = 'k', long, value_name = "K", default_value_t = 1, value_parser = parse_copies)]
     pub profiles: usize,
     /// Strategy that divides the witnesses.
-    #[arg(long, value_parser = one_of(DISTRIBUTION_STRATEGY_CHOICES), default_value = "weighted")]
+    #[arg(long, value_parser = parser_of_choices(DISTRIBUTION_STRATEGY_CHOICES), default_value = "weighted")]
     pub strategy: DistributionStrategy,
     /// Rule that chooses the witnesses of each function; all but `fewest` are fixed rules that divide only whole functions.
-    #[arg(long, value_parser = one_of(PLACEMENT_CHOICES), default_value = "fewest")]
+    #[arg(long, value_parser = parser_of_choices(PLACEMENT_CHOICES), default_value = "fewest")]
     pub placement: Placement,
     /// Order in which jobs are assigned to profiles (not for `weighted`).
-    #[arg(long, value_parser = one_of(WITNESS_JOB_ORDER_CHOICES), default_value = "longest")]
+    #[arg(long, value_parser = parser_of_choices(WITNESS_JOB_ORDER_CHOICES), default_value = "longest")]
     pub order: WitnessJobOrder,
     /// Maximum number of witnesses per profile.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -43,7 +43,7 @@ pub struct WitnessesArguments {
     #[arg(long, value_enum, default_value_t = VerifiedCondition::Pairwise)]
     pub check: VerifiedCondition,
     /// How far reconstruction may read a trace at a branch; `next` needs the least memory.
-    #[arg(long, value_parser = one_of(LOOKAHEAD_CHOICES), default_value = "next")]
+    #[arg(long, value_parser = parser_of_choices(LOOKAHEAD_CHOICES), default_value = "next")]
     pub lookahead: Lookahead,
 }
 

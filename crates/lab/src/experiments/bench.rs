@@ -24,12 +24,12 @@ use result::{BenchMachine, BenchOutcome, BenchResult, SCHEMA_VERSION, VariantInf
 use result_cache::ResultCache;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trodden_corpus::Variant;
+use trodden_corpus::CorpusVariant;
 use trodden_corpus::oracle;
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
 use trodden_corpus::steps::build_trodden;
-use trodden_corpus::{Corpus, Input};
+use trodden_corpus::{Corpus, CorpusInput};
 
 /// Programs measured by default: two compressors, an interpreter, and a C++ program.
 const DEFAULT_PROGRAMS: &[&str] = &["bzip2", "lua", "gzip", "minisat"];
@@ -61,8 +61,8 @@ pub struct BenchOptions {
     #[arg(long)]
     rounds: Option<usize>,
     /// Run whose instructions are counted. Variants guided by a profile of the short run may behave differently in the long one.
-    #[arg(long, value_enum, value_name = "RUN", default_value_t = Input::Train)]
-    instructions_of: Input,
+    #[arg(long, value_enum, value_name = "RUN", default_value_t = CorpusInput::Train)]
+    instructions_of: CorpusInput,
     /// Do not count instructions.
     #[arg(long)]
     no_instructions: bool,
@@ -160,13 +160,13 @@ fn measure_programs(options: &BenchOptions) -> Result<Option<BenchResult>> {
 }
 
 /// Builds the tools and oracles, and selects the instruction counter. Also returns the result that is to be resumed, or an empty one.
-fn prepare_bench<'a>(options: &BenchOptions, corpus: &'a Corpus, variants: &[Variant]) -> Result<(Bench<'a>, BenchResult)> {
-    let input = if options.short { Input::Train } else { Input::Ref };
+fn prepare_bench<'a>(options: &BenchOptions, corpus: &'a Corpus, variants: &[CorpusVariant]) -> Result<(Bench<'a>, BenchResult)> {
+    let input = if options.short { CorpusInput::Train } else { CorpusInput::Ref };
     let rounds = options.rounds.unwrap_or(if options.short { 3 } else { 7 });
     if rounds == 0 {
         bail!("--rounds must be at least 1");
     }
-    let with_trodden = variants.iter().any(Variant::is_trodden);
+    let with_trodden = variants.iter().any(CorpusVariant::is_trodden);
     if with_trodden {
         build_trodden()?;
     }
@@ -214,15 +214,15 @@ fn read_result_to_resume(file: &Path, new: &BenchResult) -> Result<BenchResult> 
 }
 
 /// Returns the plain build, followed by the requested variants, each after its base.
-fn resolve_variants(asked: &[String]) -> Result<Vec<Variant>> {
+fn resolve_variants(asked: &[String]) -> Result<Vec<CorpusVariant>> {
     let names: Vec<String> = if asked.iter().any(|n| n == "all") {
-        Variant::names().into_iter().map(str::to_owned).chain(asked.to_vec()).collect()
+        CorpusVariant::names().into_iter().map(str::to_owned).chain(asked.to_vec()).collect()
     } else {
         asked.to_vec()
     };
-    let mut all = vec![Variant::plain()];
+    let mut all = vec![CorpusVariant::plain()];
     for name in names.iter().filter(|n| *n != "all") {
-        let variant = Variant::parse(name)?;
+        let variant = CorpusVariant::parse(name)?;
         for one in variant.base().into_iter().chain([variant]) {
             if !all.contains(&one) {
                 all.push(one);
@@ -292,13 +292,13 @@ mod tests {
     use super::*;
 
     fn to_strings(asked: &[&str]) -> Vec<String> {
-        resolve_variants(&asked.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>()).unwrap().iter().map(Variant::name).collect()
+        resolve_variants(&asked.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>()).unwrap().iter().map(CorpusVariant::name).collect()
     }
 
     #[test]
     fn base_precedes_its_variants_and_is_listed_once() {
         assert_eq!(to_strings(&["gcc-coverage", "plain", "trodden"]), ["plain", "gcc", "gcc-coverage", "trodden"]);
-        assert_eq!(to_strings(&["all", "trodden:chords=off"]).len(), Variant::to_strings().len() + 1);
+        assert_eq!(to_strings(&["all", "trodden:chords=off"]).len(), CorpusVariant::to_strings().len() + 1);
         assert!(resolve_variants(&["nothing".into()]).is_err());
     }
 

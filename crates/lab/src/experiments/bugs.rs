@@ -15,7 +15,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use trodden_corpus::Corpus;
-use trodden_corpus::Variant;
+use trodden_corpus::CorpusVariant;
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
 use trodden_corpus::steps::build_trodden;
@@ -169,14 +169,14 @@ fn format_row(bug: &SeededBug, outcome: &BugOutcome) -> String {
 fn locate_bug(corpus: &Corpus, bug: &SeededBug, trodden: &Path) -> Result<BugOutcome> {
     corpus.ensure_packages(&[bug.program.to_owned()])?;
     corpus.fetch(bug.program)?;
-    corpus.build_once(bug.program, &Variant::plain())?;
+    corpus.build_once(bug.program, &CorpusVariant::plain())?;
     let seeded = Corpus::in_folder(&corpus.folder().join("bugs"));
     let source = copy_and_patch(corpus, &seeded, bug.program)?;
     build_seeded_program(&seeded, bug.program, trodden)?;
     let work = seeded.folder().join("runs").join(bug.program);
     let _ = fs::remove_dir_all(&work);
     fs::create_dir_all(&work).with_context(|| format!("cannot create folder {}", work.display()))?;
-    let plain = corpus.program(bug.program, &Variant::plain());
+    let plain = corpus.program(bug.program, &CorpusVariant::plain());
     (bug.prepare)(&plain, &work)?;
     let binary = |build: &str| seeded.folder().join("bin").join(build).join(bug.program);
     let (mut failed, mut coverage) = (Vec::new(), Vec::new());

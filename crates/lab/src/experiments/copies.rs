@@ -20,11 +20,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use table::{ComparedTimes, CopiesResults, CopiesRow, CopiesSetting, CopiesTimes};
-use trodden_corpus::Variant;
+use trodden_corpus::CorpusVariant;
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
 use trodden_corpus::steps::build_laboratory;
-use trodden_corpus::{Corpus, Input};
+use trodden_corpus::{Corpus, CorpusInput};
 
 /// Programs measured by default. Their runs are deterministic.
 const DEFAULT_PROGRAMS: &[&str] = &["gzip", "bzip2", "mawk", "minisat", "hmmer", "sqlite"];
@@ -46,8 +46,8 @@ pub struct CopiesOptions {
     /// Corpus programs [default: gzip, bzip2, mawk, minisat, hmmer, sqlite].
     programs: Vec<String>,
     /// Run to count.
-    #[arg(long, value_enum, default_value_t = Input::Train)]
-    input: Input,
+    #[arg(long, value_enum, default_value_t = CorpusInput::Train)]
+    input: CorpusInput,
     /// Numbers of copies to try.
     #[arg(long, value_name = "K", default_value = "2,4,8", value_delimiter = ',')]
     copies: Vec<u32>,
@@ -170,7 +170,7 @@ impl<'a> CopiesSubject<'a> {
     fn prepare(corpus: &'a Corpus, name: &'a str, trodden: &'a Path, options: &CopiesOptions) -> Result<CopiesSubject<'a>> {
         corpus.fetch(name)?;
         corpus.create_inputs(name)?;
-        corpus.build_once(name, &Variant::trodden())?;
+        corpus.build_once(name, &CorpusVariant::trodden())?;
         let folder = std::path::absolute(corpus.folder().join("copies").join(name))?;
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot create folder {}", folder.display()))?;
         let mut subject = CopiesSubject { corpus, name, trodden, folder, output_sum: String::new(), sequential: None };
@@ -191,7 +191,7 @@ impl<'a> CopiesSubject<'a> {
     }
 
     fn program_path(&self) -> PathBuf {
-        self.corpus.program(self.name, &Variant::trodden())
+        self.corpus.program(self.name, &CorpusVariant::trodden())
     }
 
     fn profile_path(&self) -> PathBuf {
@@ -199,7 +199,7 @@ impl<'a> CopiesSubject<'a> {
     }
 
     fn record(&self, arguments: &str, options: &CopiesOptions) -> Result<String> {
-        self.corpus.run(self.name, &Variant::trodden(), options.input, &build_record_command(self.trodden, arguments))
+        self.corpus.run(self.name, &CorpusVariant::trodden(), options.input, &build_record_command(self.trodden, arguments))
     }
 
     /// Returns the arguments of `record` for copies, and the file to which it writes their costs.
@@ -296,7 +296,7 @@ impl<'a> CopiesSubject<'a> {
             let arguments = format!("{arguments} --engine slurm --work {}", work.display());
             let runner =
                 format!("env SLURM_CONF={} {}", cluster.configuration_file().display(), build_record_command(self.trodden, &arguments));
-            let output_sum = self.corpus.run(self.name, &Variant::trodden(), options.input, &runner);
+            let output_sum = self.corpus.run(self.name, &CorpusVariant::trodden(), options.input, &runner);
             is_done.store(true, Ordering::Relaxed);
             let lost = node_killer.map(|l| l.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).transpose()?;
             match (output_sum, lost) {

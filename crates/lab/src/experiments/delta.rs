@@ -17,7 +17,7 @@ use trodden_corpus::interesting::InterestingBuilds;
 use trodden_corpus::oracle::build_oracle;
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
-use trodden_corpus::{Corpus, Input};
+use trodden_corpus::{Corpus, CorpusInput};
 
 const DEFAULT_PROGRAMS: &[&str] = &["gzip", "bzip2", "lua", "minisat", "mawk", "hmmer"];
 const PUBLISHED_COLOUR: RGBColor = RGBColor(213, 94, 0);
@@ -34,8 +34,8 @@ pub struct DeltaOptions {
     /// Corpus programs [default: gzip, bzip2, lua, minisat, mawk, hmmer].
     programs: Vec<String>,
     /// Run whose executed paths are numbered.
-    #[arg(long, value_enum, default_value_t = Input::Train)]
-    input: Input,
+    #[arg(long, value_enum, default_value_t = CorpusInput::Train)]
+    input: CorpusInput,
     /// Time limit of the search for the smallest span of a function, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     limit_ms: u64,
@@ -241,7 +241,7 @@ mod tests {
             proven,
         };
         let all = vec![("one", vec![row(1, "1", 1, 1, true), row(10, "4000", 20, 15, false)])];
-        let options = DeltaOptions { programs: vec![], input: Input::Train, limit_ms: 5, total_s: 5, output: None };
+        let options = DeltaOptions { programs: vec![], input: CorpusInput::Train, limit_ms: 5, total_s: 5, output: None };
         let text = render_table(&all, &options);
         assert!(text.contains("| one | 2 | 11 | 50.0 % | 50.0 % | 50.0 % | 50.0 % | 50.0 % | 2.0 | 1.5 | 14.1 | 2.000e2 |"), "{text}");
         let svg = draw_charts(&all).unwrap();

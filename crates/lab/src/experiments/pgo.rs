@@ -18,11 +18,11 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trodden_corpus::Variant;
+use trodden_corpus::CorpusVariant;
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
 use trodden_corpus::steps::build_trodden;
-use trodden_corpus::{Corpus, Input, script};
+use trodden_corpus::{Corpus, CorpusInput, script};
 
 /// Programs measured by default: dynamic programming, two compressors, an interpreter, a solver in C++, and a database.
 const DEFAULT_PROGRAMS: &[&str] = &["hmmer", "bzip2", "lua", "gzip", "minisat", "sqlite"];
@@ -103,7 +103,7 @@ pub fn run(options: &PgoOptions) -> Result<()> {
 fn measure_row(corpus: &Corpus, program: &str, rounds: usize, counter: Option<InstructionCounter>) -> Result<PgoRow> {
     corpus.fetch(program)?;
     corpus.create_inputs(program)?;
-    corpus.build_once(program, &Variant::plain())?;
+    corpus.build_once(program, &CorpusVariant::plain())?;
     let work = corpus.folder().join("pgo").join(program);
     let _ = fs::remove_dir_all(&work);
     fs::create_dir_all(&work).with_context(|| format!("cannot create folder {}", work.display()))?;
@@ -141,9 +141,9 @@ fn binary_path(corpus: &Corpus, build: &str, program: &str) -> PathBuf {
 }
 
 fn profile_by_clang(corpus: &Corpus, program: &str, work: &Path) -> Result<PathBuf> {
-    corpus.build_as("clang-edges", program, &Variant::parse("clang-edges")?.build_environment()?)?;
+    corpus.build_as("clang-edges", program, &CorpusVariant::parse("clang-edges")?.build_environment()?)?;
     let raw = work.join("raw");
-    corpus.run_as("clang-edges", program, Input::Train, "", &[("LLVM_PROFILE_FILE", raw.join("%m.profraw").into())])?;
+    corpus.run_as("clang-edges", program, CorpusInput::Train, "", &[("LLVM_PROFILE_FILE", raw.join("%m.profraw").into())])?;
     let profile = work.join("clang.profdata");
     steps::output(Command::new("llvm-profdata-22").arg("merge").arg(&raw).arg("-o").arg(&profile))?;
     Ok(profile)
@@ -151,12 +151,12 @@ fn profile_by_clang(corpus: &Corpus, program: &str, work: &Path) -> Result<PathB
 
 /// Profiles the short run with trodden, and derives an edge profile from the paths.
 fn profile_by_paths(corpus: &Corpus, program: &str, work: &Path) -> Result<PathBuf> {
-    let mut variables = Variant::trodden().build_environment()?;
+    let mut variables = CorpusVariant::trodden().build_environment()?;
     variables.push(("TRODDEN_INSTRUMENT", "observe=edge-profile".into()));
     corpus.build_as("trodden-pgo", program, &variables)?;
     let counts = work.join("counts");
     fs::create_dir_all(&counts).with_context(|| format!("cannot create folder {}", counts.display()))?;
-    corpus.run_as("trodden-pgo", program, Input::Train, "", &[("TRODDEN_OUTPUT", counts.join("%m.raw").into())])?;
+    corpus.run_as("trodden-pgo", program, CorpusInput::Train, "", &[("TRODDEN_OUTPUT", counts.join("%m.raw").into())])?;
     let (stored, profile) = (work.join("paths.trodden"), work.join("paths.profdata"));
     let trodden = || Command::new(steps::target_folder().join("release/trodden"));
     steps::output(trodden().args(["import", "--no-store", "-o"]).arg(&stored).arg(&counts))?;
@@ -174,7 +174,7 @@ fn build_by_trodden_pgo(corpus: &Corpus, program: &str, build: &str, choices: &s
         words.map(|w: PathBuf| format!("'{}'", w.display())).join(" ")
     };
     let mut command = Command::new(steps::target_folder().join("release/trodden"));
-    command.arg("pgo").arg("--train").arg(recipe(Input::Train.name())).arg("--program").arg(binary_path(
+    command.arg("pgo").arg("--train").arg(recipe(CorpusInput::Train.name())).arg("--program").arg(binary_path(
         corpus,
         INTERMEDIATE_BUILD,
         program,
@@ -185,8 +185,9 @@ fn build_by_trodden_pgo(corpus: &Corpus, program: &str, build: &str, choices: &s
     command.env(steps::LABORATORY_VARIABLE, format!("{choices} {only_variables}"));
     command.args(["--", "sh", "-c"]).arg(recipe("build"));
     // `cargo` must be trodden's, although the compilers are not.
-    let builder = Variant::trodden().build_environment()?.into_iter().filter(|(name, _)| ["CARGO_BUILD", "PATH"].contains(name));
-    let variables = Variant::plain().build_environment()?.into_iter().filter(|(name, _)| !["CC", "CXX"].contains(name)).chain(builder);
+    let builder = CorpusVariant::trodden().build_environment()?.into_iter().filter(|(name, _)| ["CARGO_BUILD", "PATH"].contains(name));
+    let variables =
+        CorpusVariant::plain().build_environment()?.into_iter().filter(|(name, _)| !["CC", "CXX"].contains(name)).chain(builder);
     command.envs(variables).env("BUILD", INTERMEDIATE_BUILD).env("TRODDEN_CACHE", corpus.folder().join("store"));
     let messages = steps::error_output(&mut command)?;
     let changed = messages.lines().filter(|l| l.starts_with("trodden: ") && l.contains("% of all instructions)"));
@@ -197,7 +198,7 @@ fn build_by_trodden_pgo(corpus: &Corpus, program: &str, build: &str, choices: &s
 fn build_with_profile(corpus: &Corpus, program: &str, profile: &Path, build: &str) -> Result<()> {
     let shared = corpus.folder().join("pgo").join(format!("{program}.profdata"));
     fs::copy(profile, &shared).with_context(|| format!("cannot write {}", shared.display()))?;
-    let mut variables = Variant::plain().build_environment()?;
+    let mut variables = CorpusVariant::plain().build_environment()?;
     let flags = |v: &OsString| format!("{} -fprofile-use={}", v.to_string_lossy(), shared.display());
     variables.iter_mut().filter(|(name, _)| *name == "CFLAGS").for_each(|(_, v)| *v = flags(v).into());
     variables.push(("RUSTFLAGS", format!("-Cprofile-use={}", shared.display()).into()));
@@ -215,7 +216,7 @@ fn measure_times(corpus: &Corpus, program: &str, rounds: usize) -> Result<[Media
     for round in 1..=rounds {
         for (build, seconds) in BUILDS.iter().zip(&mut seconds) {
             show_progress(&format!("round {round} of {rounds}: {program}, {build}"));
-            let (used, sum) = usage::run_measured(|runner| corpus.run_as(build, program, Input::Ref, runner, &[]))?;
+            let (used, sum) = usage::run_measured(|runner| corpus.run_as(build, program, CorpusInput::Ref, runner, &[]))?;
             seconds.push(used.user_s);
             sums.push(sum);
         }
@@ -237,7 +238,7 @@ fn count_instructions(corpus: &Corpus, program: &str, build: &str, counter: Inst
     let log = corpus.folder().join("pgo").join("instructions.log");
     let _ = fs::remove_file(&log);
     let nowhere = [("LLVM_PROFILE_FILE", OsString::from("/dev/null"))];
-    corpus.run_as(&stripped, program, Input::Train, &counter.command_prefix(&log), &nowhere)?;
+    corpus.run_as(&stripped, program, CorpusInput::Train, &counter.command_prefix(&log), &nowhere)?;
     show_progress("");
     let text = fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))?;
     counter

@@ -7,8 +7,8 @@ use super::{NamedGraph, add_cut_edges, frequencies_of, frequency_of, signed_inte
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use std::collections::HashSet;
-use trodden_console::arguments::choices::word_for;
-use trodden_console::arguments::partition::COPY_STRATEGIES;
+use trodden_console::arguments::choices::word_of_choice;
+use trodden_console::arguments::partition::COPY_STRATEGY_CHOICES;
 use trodden_flow::dag::Entries;
 use trodden_flow::limit::cut_to_limit;
 use trodden_flow::part::{Measure, Part};
@@ -58,8 +58,8 @@ pub fn partition(named: &NamedGraph, request: &PartitionRequest) -> Result<Value
         json!({ "interesting": interesting_edges(named, &procedure.dag, &part), "edges": edges_json(named, &procedure.dag, &part) })
     };
     let copies: Vec<Value> = plan.copies.iter().map(copy).collect();
-    let mut answer =
-        json!({ "schema_version": SCHEMA_VERSION, "strategy": word_for(&COPY_STRATEGIES, &request.strategy), "copies": copies });
+    let strategy = word_of_choice(&COPY_STRATEGY_CHOICES, &request.strategy);
+    let mut answer = json!({ "schema_version": SCHEMA_VERSION, "strategy": strategy, "copies": copies });
     if request.explain {
         ensure!(request.strategy == PartitionStrategy::P3, "--explain requires --strategy p3");
         answer["tasks"] = tasks_json(named, &procedure.dag, request);

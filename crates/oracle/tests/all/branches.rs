@@ -4,7 +4,7 @@
 //! `TRODDEN_ORACLE_SEEDS=FIRST-LAST` selects other programs.
 
 use std::path::Path;
-use trodden_oracle::branches::{BranchFindings, Sampler, check};
+use trodden_oracle::branches::{BranchFindings, BranchSampler, check};
 use trodden_oracle::check::CheckVariant;
 use trodden_oracle::random::{RandomLanguage, program};
 use trodden_oracle::{Toolkit, step};
@@ -18,7 +18,7 @@ fn paths_from_a_trace_of_all_branches_equal_counted_paths() {
     let tools = Toolkit::prepare(folder.path()).unwrap();
     let mut all = Vec::new();
     for seed in seeds() {
-        let variants = CheckVariant::for_seed(seed);
+        let variants = CheckVariant::variants_for_seed(seed);
         // Check all levels of optimisation if seeds were selected, otherwise only two.
         let chosen =
             variants.iter().filter(|v| std::env::var_os("TRODDEN_ORACLE_SEEDS").is_some() || ["-O0", "-O2"].contains(&&*v.options[0]));
@@ -44,7 +44,8 @@ fn findings(seed: u64, variant: &CheckVariant, tools: &Toolkit, place: &Path) ->
     let program = program(seed);
     let source = place.join(if program.language == RandomLanguage::C { "subject.c" } else { "subject.cpp" });
     std::fs::write(&source, &program.text).unwrap();
-    let samplers = [Sampler { size: 32, interval: 0 }, Sampler { size: 16, interval: 0 }, Sampler { size: 32, interval: 40 }];
+    let samplers =
+        [BranchSampler { size: 32, interval: 0 }, BranchSampler { size: 16, interval: 0 }, BranchSampler { size: 32, interval: 40 }];
     let kind = if seed.is_multiple_of(2) { "-static" } else { "-static-pie" };
     check(&[source], program.language, variant, kind, &samplers, tools, place).unwrap()
 }

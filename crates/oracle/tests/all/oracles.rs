@@ -158,7 +158,7 @@ fn a_wrong_count_is_noticed() {
     let (subject, run) = small_subject(&workspace, &workspace.source("a.c", text));
     let (_, mut paths) = subject.count_paths(&run, &[]).unwrap();
     let (_, probed, blocks) = counts::count_blocks(&subject, workspace.tools, &run).unwrap();
-    let (_, replay) = log::replay(&subject, workspace.tools, &run).unwrap();
+    let (_, replay) = log::replay_log(&subject, workspace.tools, &run).unwrap();
     assert!(counts::check(&subject, &paths, &probed, &blocks).unwrap().is_equal());
     assert!(replay.check(&subject, &paths).unwrap().is_equal());
     let counted: &mut HashMap<u64, u64> = &mut paths[0];

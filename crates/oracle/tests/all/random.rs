@@ -31,7 +31,7 @@ fn verify_all(seeds: &[u64], tools: &Toolkit, folder: &Path) -> Vec<CheckFinding
     let mut all = Vec::new();
     for &seed in seeds {
         let program = random::program(seed);
-        for variant in CheckVariant::for_seed(seed) {
+        for variant in CheckVariant::variants_for_seed(seed) {
             let place = folder.join(format!("{seed}{}", variant.options[0]));
             std::fs::create_dir(&place).unwrap();
             let mut findings = check(&program, &variant, tools, &place).unwrap();

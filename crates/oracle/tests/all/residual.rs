@@ -5,7 +5,7 @@ use crate::plain;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use trodden_analysis::untested::{UntestedPathRecorder, UntestedSummary};
 use trodden_oracle::random::{RandomLanguage, RandomNumbers, RandomProgram};
-use trodden_oracle::untested::{UntestedExecution, compare};
+use trodden_oracle::untested::{UntestedExecutionFindings, compare};
 use trodden_oracle::{Toolkit, random};
 use trodden_profile::paths::PathStart;
 use trodden_profile::{FunctionPaths, Profile, UnitProfile};
@@ -159,7 +159,7 @@ fn check_summary_against_two_profiles(tests: &Profile, field: &Profile) {
     sightings.add(0, &mut filtered, &known).unwrap();
     let reported = UntestedSummary::new(&filtered, &known).unwrap();
     let checked = compare(tests, field).unwrap();
-    let reported = UntestedExecution {
+    let reported = UntestedExecutionFindings {
         tested_paths: checked.tested_paths,
         executed_paths: sightings.counted.len() as u64,
         untested_paths: reported.paths,

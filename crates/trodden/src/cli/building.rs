@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use trodden_console::arguments::Parameters;
+use trodden_console::arguments::CountingArguments;
 use trodden_console::arguments::laboratory::{GuidedChoices, VariantChoices};
 use trodden_console::arguments::places::output_path;
 
@@ -27,7 +27,7 @@ pub struct BuildArguments {
     pub lto: bool,
     /// Counting options.
     #[command(flatten)]
-    pub parameters: Parameters,
+    pub parameters: CountingArguments,
     /// Build command and its arguments.
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -117,7 +117,7 @@ pub struct InstrumentArguments {
     pub choices: VariantChoices,
     /// Counting options.
     #[command(flatten)]
-    pub parameters: Parameters,
+    pub parameters: CountingArguments,
 }
 
 /// What a program does after an untested or a watched path; the variable TRODDEN_ON_UNTESTED overrides it.

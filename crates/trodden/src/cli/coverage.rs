@@ -4,7 +4,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use trodden_console::arguments::laboratory::CoverageChoices;
 use trodden_console::arguments::places::output_path;
-use trodden_stored::named::LAST;
+use trodden_stored::named::LAST_RUN_NAME;
 
 /// `trodden coverage`
 #[derive(Debug, Subcommand)]
@@ -29,7 +29,7 @@ impl CoverageCommand {
 #[derive(Debug, Args)]
 pub struct CoverageInputArguments {
     /// Profile: a file, run (12, last, last~1) or suite.
-    #[arg(default_value = LAST)]
+    #[arg(default_value = LAST_RUN_NAME)]
     pub profile: String,
     /// Selection of source files.
     #[command(flatten)]

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use std::path::PathBuf;
-use trodden_stored::named::LAST;
+use trodden_stored::named::LAST_RUN_NAME;
 
 /// `trodden find`
 #[derive(Debug, Args)]
@@ -27,7 +27,7 @@ pub struct FindArguments {
     /// N selects the Nth execution of the place.
     pub expression: String,
     /// Profile, run, suite or trace; with --events: run, logs or text.
-    #[arg(default_value = LAST)]
+    #[arg(default_value = LAST_RUN_NAME)]
     pub file: PathBuf,
     /// Find events in a stream: FUNCTION:PATH, `enter FUNCTION`, `leave`.
     #[arg(long)]

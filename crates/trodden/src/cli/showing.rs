@@ -3,10 +3,10 @@
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use trodden_analysis::advise::AdviceKind;
-use trodden_console::arguments::choices::by_spelling;
+use trodden_console::arguments::choices::parser_by_spelling;
 use trodden_console::arguments::laboratory::{CoverageChoices, ReportChoices};
 use trodden_report::PathMeasure;
-use trodden_stored::named::LAST;
+use trodden_stored::named::LAST_RUN_NAME;
 
 /// `trodden report`
 #[derive(Debug, Args)]
@@ -25,7 +25,7 @@ pub struct ReportArguments {
     /// Profile, run (12, last, last~1), suite, trace or recording of waits.
     ///
     /// OTF2, CTF, Chrome and perf traces of other tools are read as recordings of waits.
-    #[arg(default_value = LAST)]
+    #[arg(default_value = LAST_RUN_NAME)]
     pub file: PathBuf,
     /// Profiles: only functions with this name or matching this regex.
     #[arg(long, short, value_name = "NAME")]
@@ -33,7 +33,7 @@ pub struct ReportArguments {
     /// Profiles: quantity that percentages refer to.
     ///
     /// The default is `instructions`.
-    #[arg(long, value_parser = by_spelling::<PathMeasure>())]
+    #[arg(long, value_parser = parser_by_spelling::<PathMeasure>())]
     pub measure: Option<PathMeasure>,
     /// Maximum paths or causes, 0 for all [default: 10; JSON: all].
     #[arg(long, value_name = "N")]
@@ -80,7 +80,7 @@ pub struct AnnotateArguments {
     /// Name of the function, or a regular expression.
     pub function: String,
     /// Profile: a file, run (12, last, last~1) or suite.
-    #[arg(default_value = LAST)]
+    #[arg(default_value = LAST_RUN_NAME)]
     pub profile: String,
     /// Number of the path [default: the path with the most executed instructions].
     #[arg(long, value_name = "N")]
@@ -142,7 +142,7 @@ pub struct ExportArguments {
     /// Format.
     pub format: ExportFormat,
     /// Profile, run (12, last, last~1), suite, trace or recording of waits.
-    #[arg(default_value = LAST)]
+    #[arg(default_value = LAST_RUN_NAME)]
     pub file: PathBuf,
     /// File to write [default: standard output].
     #[arg(short, long, value_name = "FILE")]
@@ -170,7 +170,7 @@ pub struct ExportArguments {
     #[arg(skip)]
     pub choices: CoverageChoices,
     /// folded, pprof, json, html: measured quantity [default: instructions].
-    #[arg(long, value_parser = by_spelling::<PathMeasure>())]
+    #[arg(long, value_parser = parser_by_spelling::<PathMeasure>())]
     pub measure: Option<PathMeasure>,
     /// known: write a TRODDEN_KNOWN file for this residual program.
     ///
@@ -198,13 +198,13 @@ Savings are upper bounds, in percent of all executed instructions; findings belo
 out. The time saved is smaller: measure it.")]
 pub struct AdviseArguments {
     /// Profile: a file, run (12, last, last~1) or suite.
-    #[arg(default_value = LAST)]
+    #[arg(default_value = LAST_RUN_NAME)]
     pub profile: String,
     /// Only functions with this name or matching this regular expression.
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,
     /// Only findings of this kind (repeatable).
-    #[arg(long, value_parser = by_spelling::<AdviceKind>())]
+    #[arg(long, value_parser = parser_by_spelling::<AdviceKind>())]
     pub kind: Vec<AdviceKind>,
     /// Maximum number of findings, 0 for all [default: 10; JSON, SARIF: all].
     #[arg(long, value_name = "N")]

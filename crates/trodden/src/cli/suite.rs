@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use trodden_console::arguments::choices::{Choice, one_of};
+use trodden_console::arguments::choices::{Choice, parser_of_choices};
 use trodden_report::suite::SuiteCost;
 
 /// `trodden suite`
@@ -105,7 +105,7 @@ pub struct SuiteListArguments {
     pub suite: Option<String>,
     /// List tests that can be left out together, maximising their number or time.
     #[arg(long, value_name = "BY", num_args = 0..=1, require_equals = true, default_missing_value = "tests")]
-    #[arg(requires = "suite", value_parser = one_of(SUITE_COST_CHOICES))]
+    #[arg(requires = "suite", value_parser = parser_of_choices(SUITE_COST_CHOICES))]
     pub redundant: Option<SuiteCost>,
     /// Selection of functions.
     #[command(flatten)]
@@ -138,7 +138,7 @@ pub struct SuiteOrderArguments {
     #[command(flatten)]
     pub functions: SuiteFunctionSelection,
     /// Criterion for the order.
-    #[arg(long, value_parser = one_of(TEST_ORDER_CHOICES), default_value = "paths")]
+    #[arg(long, value_parser = parser_of_choices(TEST_ORDER_CHOICES), default_value = "paths")]
     pub by: TestOrderCriterion,
     /// Put tests first that execute lines changed since COMMIT or in DIFF.
     ///

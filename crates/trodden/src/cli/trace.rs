@@ -4,7 +4,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
-use trodden_console::arguments::choices::{Choice, one_of};
+use trodden_console::arguments::choices::{Choice, parser_of_choices};
 use trodden_console::arguments::engines::{EngineChoice, parse_engine};
 use trodden_console::arguments::laboratory::TraceChoices;
 use trodden_console::arguments::places::output_path;
@@ -91,7 +91,7 @@ pub struct TraceRecordArguments {
     #[arg(long, value_name = "SIZE", value_parser = parse_byte_size)]
     pub max_size: Option<u64>,
     /// How to observe blocks [default: trampolines if possible].
-    #[arg(long, value_parser = one_of(collector_choices()))]
+    #[arg(long, value_parser = parser_of_choices(collector_choices()))]
     pub collector: Option<CollectorKind>,
     /// Also trace this library: libz, libz.so.1 or a path (repeatable).
     ///

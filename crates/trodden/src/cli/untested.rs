@@ -2,7 +2,7 @@
 
 use clap::Args;
 use std::path::PathBuf;
-use trodden_console::arguments::choices::{Choice, one_of};
+use trodden_console::arguments::choices::{Choice, parser_of_choices};
 use trodden_report::residual::UntestedOrder;
 
 /// `trodden untested`
@@ -33,7 +33,7 @@ pub struct UntestedArguments {
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
     /// Order of the paths [default: failures if a run failed, else count].
-    #[arg(long, value_parser = one_of(UNTESTED_ORDER_CHOICES))]
+    #[arg(long, value_parser = parser_of_choices(UNTESTED_ORDER_CHOICES))]
     pub by: Option<UntestedOrder>,
     /// Exit with status 1 if there is an untested path or segment.
     #[arg(long)]

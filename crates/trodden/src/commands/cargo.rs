@@ -1,7 +1,7 @@
 //! `cargo trodden`, and the roles that this program plays for cargo and rustc.
 
 use super::coverage;
-use crate::cli::{BurstScheduleArguments, Parameters};
+use crate::cli::{BurstScheduleArguments, CountingArguments};
 use crate::context::driver_context;
 use crate::output;
 use crate::surroundings::recording_context;
@@ -119,7 +119,7 @@ fn remove_flag(arguments: &mut Vec<OsString>, option: &str) -> bool {
 pub fn extract_instrumentation_settings(arguments: &mut Vec<OsString>) -> Result<Settings> {
     let end = arguments.iter().position(|a| a == "--").unwrap_or(arguments.len());
     let rest = arguments.split_off(end);
-    let parameters = Parameters::extract_from(arguments)?;
+    let parameters = CountingArguments::extract_from(arguments)?;
     arguments.extend(rest);
     Ok(parameters.settings())
 }

@@ -1,6 +1,6 @@
 //! `trodden record --copies K`, `trodden repeatable`, and the hidden `trodden copy`. `trodden_recording::copies` does the work.
 
-use crate::cli::{COPY_STRATEGIES, CopyDivision, HITS, RecordArguments, RecordCopiesArguments, word_for};
+use crate::cli::{COPY_STRATEGY_CHOICES, CopyDivision, HIT_MEASURE_CHOICES, RecordArguments, RecordCopiesArguments, word_of_choice};
 use crate::context::driver_context;
 use crate::notes::{note, warn};
 use crate::output;
@@ -170,10 +170,10 @@ fn print_output([out, err]: &[Vec<u8>; 2]) -> Result<()> {
 /// Prints the costs of the copies. If requested, also writes them to a file as HTML or JSON.
 fn report_copy_costs(options: &RecordCopiesArguments, measurements: &CopyMeasurements, differences: &[String]) -> Result<()> {
     let choices = RequestedCopies {
-        strategy: word_for(&COPY_STRATEGIES, &partition_strategy(options)),
+        strategy: word_of_choice(&COPY_STRATEGY_CHOICES, &partition_strategy(options)),
         engine: options.engine.name().to_owned(),
         measure: hit_measure_to_minimise(options),
-        hits: word_for(&HITS, &hit_measure_to_minimise(options)),
+        hits: word_of_choice(&HIT_MEASURE_CHOICES, &hit_measure_to_minimise(options)),
     };
     let mut costs = CopiesCosts::new(measurements, &choices);
     costs.diverged = differences.to_vec();

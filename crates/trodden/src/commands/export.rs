@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use trodden_analysis::residual::build_known_file;
-use trodden_coverage::{FilePatterns, is_mapped};
+use trodden_coverage::{FilePatterns, has_coverage_mapping};
 use trodden_driver::profdata;
 use trodden_report::html::{self, HtmlOptions};
 use trodden_report::input_kind::{InputKind, require_utf8_name};
@@ -147,7 +147,7 @@ fn render_lcov_tracefile(job: &ExportArguments, view: &View, selection: &PathSel
     let found = locate(&source_folders(), &run.directory);
     let name = |path: &str| files.name(path, found(path));
     // The coverage mapping does not say which function a line belongs to.
-    let from_mapping = job.function.is_none() && is_mapped(view.profile);
+    let from_mapping = job.function.is_none() && has_coverage_mapping(view.profile);
     ensure!(
         from_mapping || job.object.is_empty(),
         "--object applies only to programs built with --coverage, and cannot be combined with --function. Omit one of the two"

@@ -1,7 +1,7 @@
 //! `trodden merge`: merges profiles into one.
 
 use crate::cli::MergeArguments;
-use crate::notes::{Progress, note, warn};
+use crate::notes::{ProgressMeter, note, warn};
 use anyhow::{Context, Result};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ pub fn run(job: &MergeArguments) -> Result<ExitCode> {
         warn(format_args!("profile {} is named more than once. Its counts are added each time", file.display()));
     }
     let builds = if job.separate_builds { BuildPolicy::Separate } else { BuildPolicy::Reject };
-    let progress = Progress::new(files.len(), "profiles");
+    let progress = ProgressMeter::new(files.len(), "profiles");
     let merged = merge_files(&files, builds, |_| progress.step());
     for (file, reason) in &merged.refused {
         warn(format_args!("skipping a profile: {}", prefix_with_file_name(file, &reason.to_string())));

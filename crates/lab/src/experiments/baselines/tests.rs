@@ -10,7 +10,7 @@ use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
 use trodden_flow::plan::{PlanOptions, RegisterAction};
 use trodden_flow::{Dag, DagEdgeId, Edge, EdgeSet, Graph, Node, Origin};
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{Cycles, forced_cuts, graph, plan_options};
+use trodden_testkit::graphs::{CycleKind, forced_cuts, graph, plan_options};
 
 impl Baseline {
     fn is_partial(&self) -> bool {
@@ -102,7 +102,7 @@ fn find_in_dag(dag: &Dag, (begin, edges, end): &WalkedPath) -> Option<Vec<DagEdg
 
 /// Returns a random graph with frequencies, or `None` if the graph has an edge out of the exit or into the entry.
 fn random_graph(random: &mut Random) -> Option<(Graph, Frequencies)> {
-    let graph = graph(random, 9, 20, Cycles::Some);
+    let graph = graph(random, 9, 20, CycleKind::Some);
     if !graph.out(graph.exit()).is_empty() || !graph.incoming(graph.entry()).is_empty() {
         return None;
     }

@@ -11,21 +11,21 @@ use crate::experiments::show_progress;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trodden_corpus::Variant;
+use trodden_corpus::CorpusVariant;
 use trodden_corpus::steps;
-use trodden_corpus::{Corpus, Input};
+use trodden_corpus::{Corpus, CorpusInput};
 
 pub struct Bench<'a> {
     pub corpus: &'a Corpus,
     /// The variants, each after its base.
     pub variants: Vec<PreparedVariant>,
-    pub input: Input,
+    pub input: CorpusInput,
     pub rounds: usize,
     pub counter: Option<InstructionCounter>,
     /// Path of the oracle program; `None` if counts are not checked.
     pub oracle: Option<PathBuf>,
     /// Input of the runs whose instructions are counted.
-    pub counted: Input,
+    pub counted: CorpusInput,
     pub rebuild: bool,
     /// Caches results that do not vary between runs.
     pub cache: ResultCache,
@@ -33,12 +33,12 @@ pub struct Bench<'a> {
 
 /// A variant, and the reason if it is not available on this machine.
 pub struct PreparedVariant {
-    variant: Variant,
+    variant: CorpusVariant,
     missing: Option<String>,
 }
 
 impl PreparedVariant {
-    pub fn from_variant(variant: &Variant) -> PreparedVariant {
+    pub fn from_variant(variant: &CorpusVariant) -> PreparedVariant {
         let missing = variant.ensure().err().map(|e| format!("{e:#}"));
         if let Some(missing) = &missing {
             eprintln!("{} is skipped: {missing}", variant.name());
@@ -48,7 +48,7 @@ impl PreparedVariant {
 }
 
 struct VariantRuns<'a> {
-    variant: &'a Variant,
+    variant: &'a CorpusVariant,
     usage: Vec<ProcessUsage>,
     sums: Vec<String>,
     /// Overlap of each sampled profile with the full profile.
@@ -140,7 +140,7 @@ impl Bench<'_> {
     }
 
     /// Returns an error that quotes the last line of the build log, or `error` if the log is empty.
-    fn explain_from_log(&self, program: &str, variant: &Variant, error: anyhow::Error) -> anyhow::Error {
+    fn explain_from_log(&self, program: &str, variant: &CorpusVariant, error: anyhow::Error) -> anyhow::Error {
         let log = std::fs::read_to_string(self.corpus.build_log(program, variant)).unwrap_or_default();
         match log.lines().rfind(|line| !line.trim().is_empty()) {
             Some(last) => anyhow::anyhow!("the build failed: its output ends with `{}`", last.trim()),
@@ -173,7 +173,12 @@ impl Bench<'_> {
     }
 
     /// Runs a variant once. Returns its resource usage, the checksum of its output, and (for sampled runs) the accuracy of the profile.
-    fn run_variant(&self, program: &str, variant: &Variant, full: Option<&Path>) -> Result<(ProcessUsage, String, Option<SampleAccuracy>)> {
+    fn run_variant(
+        &self,
+        program: &str,
+        variant: &CorpusVariant,
+        full: Option<&Path>,
+    ) -> Result<(ProcessUsage, String, Option<SampleAccuracy>)> {
         let (usage, sum) = usage::measure_run(self.corpus, program, variant, self.input)?;
         let full = full.filter(|_| variant.is_sampled());
         let Some(full) = full else { return Ok((usage, sum, None)) };
@@ -221,9 +226,9 @@ impl Bench<'_> {
     }
 
     /// Returns the instruction count of a run; `None` if no counting tool is available or the variant is sampled.
-    fn count_instructions(&self, program: &str, variant: &Variant) -> Result<Option<u64>> {
+    fn count_instructions(&self, program: &str, variant: &CorpusVariant) -> Result<Option<u64>> {
         let Some(counter) = self.counter.filter(|_| !variant.is_sampled()) else { return Ok(None) };
-        let run = if self.counted == Input::Train { "" } else { " of the long run" };
+        let run = if self.counted == CorpusInput::Train { "" } else { " of the long run" };
         let what = format!("{program}: instructions{run}, by {}", counter.name());
         let compute = || {
             show_progress(&format!("{what}: {}", variant.name()));
@@ -233,7 +238,7 @@ impl Bench<'_> {
     }
 
     /// Checks the counts of a variant. Returns `None` if the variant is not exact or no oracle was built.
-    fn check_exactness(&self, program: &str, variant: &Variant) -> Result<Option<ExactnessCheck>> {
+    fn check_exactness(&self, program: &str, variant: &CorpusVariant) -> Result<Option<ExactnessCheck>> {
         let Some(oracle) = self.oracle.as_deref().filter(|_| variant.is_exact()) else { return Ok(None) };
         let compute = || {
             show_progress(&format!("{program}, counts against oracles: {}", variant.name()));
@@ -246,12 +251,12 @@ impl Bench<'_> {
 
     /// Measures one short run of a variant under a simulator, and one of its base. Only the order of magnitude of the ratio matters, so a
     /// cached result is good enough.
-    fn measure_under_tool(&self, program: &str, variant: &Variant) -> Result<BenchFigures> {
+    fn measure_under_tool(&self, program: &str, variant: &CorpusVariant) -> Result<BenchFigures> {
         let base = variant.base().context("cannot compare the variant, because it has no base build")?;
         let compute = || {
             show_progress(&format!("{program}, once: {}", variant.name()));
-            let (alone, plain_sum) = usage::measure_run(self.corpus, program, &base, Input::Train)?;
-            let (usage, sum) = usage::measure_run(self.corpus, program, variant, Input::Train)?;
+            let (alone, plain_sum) = usage::measure_run(self.corpus, program, &base, CorpusInput::Train)?;
+            let (usage, sum) = usage::measure_run(self.corpus, program, variant, CorpusInput::Train)?;
             let mut figures = figures_from_usage(&[usage]);
             figures.same_output = sum == plain_sum;
             figures.base_user_s = Some(alone.user_s);

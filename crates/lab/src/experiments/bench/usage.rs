@@ -11,9 +11,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
-use trodden_corpus::Variant;
+use trodden_corpus::CorpusVariant;
 use trodden_corpus::steps;
-use trodden_corpus::{Corpus, Input};
+use trodden_corpus::{Corpus, CorpusInput};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessUsage {
@@ -35,7 +35,7 @@ impl ProcessUsage {
 }
 
 /// Runs a corpus program. Returns the usage of its processes, and the checksum of its output.
-pub fn measure_run(corpus: &Corpus, program: &str, variant: &Variant, input: Input) -> Result<(ProcessUsage, String)> {
+pub fn measure_run(corpus: &Corpus, program: &str, variant: &CorpusVariant, input: CorpusInput) -> Result<(ProcessUsage, String)> {
     run_measured(|runner| match variant.simulator() {
         None => corpus.run(program, variant, input, runner),
         // Stripped, because Valgrind 3.19 cannot read clang's debug information.

@@ -8,8 +8,8 @@ use super::{BUILDS, branches, build_by_trodden_pgo, build_with_profile, count_in
 use crate::experiments::bench::instructions::InstructionCounter;
 use anyhow::{Context, Result, ensure};
 use std::fs;
-use trodden_corpus::Variant;
-use trodden_corpus::{Corpus, Input};
+use trodden_corpus::CorpusVariant;
+use trodden_corpus::{Corpus, CorpusInput};
 
 const PLAIN_BUILD: &str = BUILDS[0];
 const CLANG_BUILD: &str = BUILDS[1];
@@ -40,14 +40,14 @@ pub fn run(corpus: &Corpus, programs: &[String]) -> Result<()> {
 fn measure_row(corpus: &Corpus, program: &str, counter: InstructionCounter) -> Result<String> {
     corpus.fetch(program)?;
     corpus.create_inputs(program)?;
-    corpus.build_once(program, &Variant::plain())?;
+    corpus.build_once(program, &CorpusVariant::plain())?;
     let work = corpus.folder().join("pgo").join(program);
     let _ = fs::remove_dir_all(&work);
     fs::create_dir_all(&work).with_context(|| format!("cannot create folder {}", work.display()))?;
     let clang = profile_by_clang(corpus, program, &work)?;
     build_with_profile(corpus, program, &clang, CLANG_BUILD)?;
     let changed = build_by_trodden_pgo(corpus, program, PGO_BY_PATHS_BUILD, "")?;
-    let sum = |build: &str| corpus.run_as(build, program, Input::Ref, "", &[]);
+    let sum = |build: &str| corpus.run_as(build, program, CorpusInput::Ref, "", &[]);
     ensure!(
         sum(PLAIN_BUILD)? == sum(PGO_BY_PATHS_BUILD)?,
         "the output of the `trodden pgo` build differs from the output of the plain build"

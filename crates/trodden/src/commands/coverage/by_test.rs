@@ -2,10 +2,10 @@
 
 use super::load_coverage_mapping;
 use crate::cli::{CoverageFileSelection, SuiteOrderArguments};
-use crate::notes::{Progress, warn};
+use crate::notes::{ProgressMeter, warn};
 use crate::output::{json_text, print};
 use anyhow::{Context, Result, ensure};
-use trodden_coverage::by_test::CoverageOfTests;
+use trodden_coverage::by_test::SuiteCoverageBuilder;
 use trodden_coverage::{CoverageMapping, LineExecutions};
 use trodden_profile::{Profile, UnitMapsByIdentity};
 use trodden_stored::named;
@@ -15,8 +15,8 @@ pub fn run(job: &SuiteOrderArguments) -> Result<()> {
     let include = job.functions.file.iter().map(|place| place.to_string_lossy().into_owned()).collect();
     let files = CoverageFileSelection { object: job.object.clone(), include, ..CoverageFileSelection::default() };
     let runs = named::runs_of_suite(&job.suite)?;
-    let progress = Progress::new(runs.len(), "runs");
-    let (mut tests, mut maps) = (CoverageOfTests::default(), UnitMapsByIdentity::new());
+    let progress = ProgressMeter::new(runs.len(), "runs");
+    let (mut tests, mut maps) = (SuiteCoverageBuilder::default(), UnitMapsByIdentity::new());
     let mut inexact = None;
     for entry in &runs {
         let found = Profile::recover_with_shared_maps(&entry.profile, &mut maps)?;

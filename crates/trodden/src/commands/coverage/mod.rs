@@ -12,7 +12,7 @@ use anyhow::{Result, bail, ensure};
 use std::env;
 use std::ffi::OsString;
 use std::process::ExitCode;
-use trodden_coverage::{CoverageMapping, CoverageTools, CoveredSources, is_mapped, mapped_lines, select_builds, tables};
+use trodden_coverage::{CoverageMapping, CoverageTools, CoveredSources, has_coverage_mapping, mapped_lines, select_builds, tables};
 use trodden_driver::other_programs::option_with_value;
 use trodden_driver::profdata;
 use trodden_driver::toolchain::LlvmTool;
@@ -20,7 +20,7 @@ use trodden_profile::Profile;
 use trodden_report::View;
 use trodden_report::coverage::page;
 use trodden_report::view::MappedLines;
-use trodden_stored::named::LAST;
+use trodden_stored::named::LAST_RUN_NAME;
 
 /// Pattern that selects all source files, even those of the standard library.
 pub const ALL_SOURCE_FILES_PATTERN: &str = "*";
@@ -55,7 +55,7 @@ fn load_coverage_mapping(profile: &Profile, files: &CoverageFileSelection) -> Re
 /// Returns how often source lines were executed according to the coverage mapping. The file names are those in debug information. Empty if
 /// the program has no coverage mapping.
 fn count_lines_by_coverage_mapping(view: &View) -> Result<MappedLines> {
-    if !is_mapped(view.profile) {
+    if !has_coverage_mapping(view.profile) {
         return Ok(MappedLines::new());
     }
     let all = CoverageFileSelection { include: vec![ALL_SOURCE_FILES_PATTERN.into()], ..CoverageFileSelection::default() };
@@ -83,7 +83,7 @@ pub fn report_coverage_of_last_run(all_files: bool) -> Result<ExitCode> {
     let include = all_files.then(|| ALL_SOURCE_FILES_PATTERN.to_owned()).into_iter().collect();
     let files = CoverageFileSelection { include, ..CoverageFileSelection::default() };
     report::run(&CoverageReportArguments {
-        covered: CoverageInputArguments { profile: LAST.to_owned(), files },
+        covered: CoverageInputArguments { profile: LAST_RUN_NAME.to_owned(), files },
         functions: false,
         combinations: 0,
         changed_since: None,
@@ -147,7 +147,7 @@ const MAX_COMBINATIONS_PER_FUNCTION: usize = 5;
 
 fn render_paths_page(profile: &Profile, mapping: &CoverageMapping) -> Result<String> {
     let view = View::from_profile(profile);
-    let tables = [tables::by_file(mapping, &view)?, tables::by_function(mapping, &view, MAX_COMBINATIONS_PER_FUNCTION)?];
+    let tables = [tables::coverage_by_file(mapping, &view)?, tables::coverage_by_function(mapping, &view, MAX_COMBINATIONS_PER_FUNCTION)?];
     Ok(page("Coverage, with paths", &tables))
 }
 

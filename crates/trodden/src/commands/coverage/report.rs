@@ -7,7 +7,7 @@ use crate::notes::{note, warn};
 use crate::output::{json_text, print_result, text_options};
 use anyhow::{Result, ensure};
 use std::process::ExitCode;
-use trodden_coverage::tables::{by_changed_lines, by_file, by_function};
+use trodden_coverage::tables::{coverage_by_changed_lines, coverage_by_file, coverage_by_function};
 use trodden_report::View;
 use trodden_report::coverage::CoverageRow;
 
@@ -23,9 +23,9 @@ pub fn run(job: &CoverageReportArguments) -> Result<ExitCode> {
     let view = View::from_profile(&profile);
     view.corrupt.iter().for_each(warn);
     let table = match (&job.changed_since, job.functions || job.combinations > 0) {
-        (Some(commit), _) => by_changed_lines(&mapping, commit)?,
-        (None, true) => by_function(&mapping, &view, job.combinations)?,
-        (None, false) => by_file(&mapping, &view)?,
+        (Some(commit), _) => coverage_by_changed_lines(&mapping, commit)?,
+        (None, true) => coverage_by_function(&mapping, &view, job.combinations)?,
+        (None, false) => coverage_by_file(&mapping, &view)?,
     };
     print_result(job.json, || json_text(&table.json()), || Ok(table.text(&text_options(Color::Auto, 0))))?;
     warn_of_inexact_counts(&profile);

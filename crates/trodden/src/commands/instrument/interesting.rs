@@ -9,7 +9,7 @@ use trodden_analysis::git::{self, UnifiedDiff};
 use trodden_recording::copies::read_units;
 use trodden_report::Name;
 use trodden_stored::known::read_known_paths;
-use trodden_stored::named::LAST;
+use trodden_stored::named::LAST_RUN_NAME;
 use trodden_stored::named::load;
 use trodden_unit::{FunctionMap, KnownPaths, UnitMap};
 
@@ -41,13 +41,13 @@ fn resolve_path_set(set: &str, maps: &[&UnitMap]) -> Result<KnownPaths> {
     match kind {
         "executed" => read_executed_paths(rest),
         "top" => {
-            let (number, profile) = rest.split_once(':').unwrap_or((rest, LAST));
+            let (number, profile) = rest.split_once(':').unwrap_or((rest, LAST_RUN_NAME));
             let mut paths = read_executed_paths(profile)?;
             choice::keep_most_frequent(&mut paths, number.parse().with_context(|| format!("invalid number of paths `{number}`"))?);
             Ok(paths)
         }
         "share" => {
-            let (share, profile) = rest.split_once(':').unwrap_or((rest, LAST));
+            let (share, profile) = rest.split_once(':').unwrap_or((rest, LAST_RUN_NAME));
             let mut paths = read_executed_paths(profile)?;
             choice::keep_most_frequent_share(&mut paths, parse_percent(share)?);
             Ok(paths)

@@ -3,7 +3,7 @@
 mod run;
 
 use crate::cli::{SuiteCommand, SuiteFunctionSelection, SuiteListArguments, SuiteOrderArguments, TestOrderCriterion};
-use crate::notes::{Progress, note, warn};
+use crate::notes::{ProgressMeter, note, warn};
 use crate::output::{json_text, print};
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
@@ -67,7 +67,7 @@ fn list_suites(as_json: bool) -> Result<()> {
 /// Reads the runs of a suite. Keeps only the paths of the selected functions.
 fn load_suite(name: &str, functions: &SuiteFunctionSelection) -> Result<Suite> {
     let runs = named::runs_of_suite(name)?;
-    let progress = Progress::new(runs.len(), "runs");
+    let progress = ProgressMeter::new(runs.len(), "runs");
     let (mut suite, mut maps) = (Suite::default(), UnitMapsByIdentity::new());
     for entry in &runs {
         let found = Profile::recover_with_shared_maps(&entry.profile, &mut maps)?;
