@@ -20,7 +20,7 @@ impl RelevantTailCalls {
         let jumps: Vec<(&Function, CalleeNames)> =
             view.executed().map(|function| (function, find_tail_callees(function))).filter(|(_, callees)| !callees.is_empty()).collect();
         if jumps.is_empty() {
-            return TailCalls(BTreeSet::new());
+            return RelevantTailCalls(BTreeSet::new());
         }
         let ended: CalleeNames = view.executed().flat_map(find_callees_where_executions_ended).collect();
         let mut reached: BTreeSet<usize> = BTreeSet::new();
@@ -40,7 +40,7 @@ impl RelevantTailCalls {
         let returning = find_always_returning(view, &jumps);
         let is_unknown = |callee: &Option<&str>| callee.is_none_or(|name| !returning.contains(name));
         let unknown = jumps.iter().filter(|(function, callees)| reached.contains(&map_address(function)) && callees.iter().any(is_unknown));
-        TailCalls(unknown.map(|(function, _)| map_address(function)).collect())
+        RelevantTailCalls(unknown.map(|(function, _)| map_address(function)).collect())
     }
 
     /// Returns true if the function has a tail call and it matters whether that call returned.

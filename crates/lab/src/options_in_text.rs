@@ -25,7 +25,7 @@ struct KnownCommandOptions(BTreeMap<String, BTreeSet<String>>);
 
 impl KnownCommandOptions {
     fn new() -> KnownCommandOptions {
-        let mut all = CommandLines(BTreeMap::new());
+        let mut all = KnownCommandOptions(BTreeMap::new());
         for mut command in [Cli::command(), trodden_command::laboratory::command_line_definition()] {
             command.build();
             let name = command.get_name().to_owned();

@@ -10,7 +10,7 @@ use crate::indent::InlinedIndent;
 use crate::line_range::LineRange;
 use crate::lines::LineCounts;
 use crate::measure::PathMeasure;
-use crate::paint::{self, align_left, align_right, fit};
+use crate::paint::{self, align_left, align_right, truncate_text};
 use crate::path_listing::{ListingStep, PathListing, TakenBranch};
 use crate::select;
 use crate::source::SourceCache;

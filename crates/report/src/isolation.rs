@@ -1,7 +1,7 @@
 //! Writes paths suspected of causing failures, as text and JSON.
 
 use crate::json::SCHEMA_VERSION;
-use crate::paint::{self, fit};
+use crate::paint::{self, truncate_text};
 use crate::path_listing::PathListing;
 use crate::source::SourceCache;
 use crate::text::{PageLayout, TextOptions, render_path};

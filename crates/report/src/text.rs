@@ -4,8 +4,8 @@ use crate::error::ReportError;
 use crate::escape;
 use crate::events;
 use crate::function_totals::{describe_share_base, render_function_totals};
-use crate::indent::{InlinedIndent, indent};
-use crate::paint::{self, Painter, align_left, align_right, fit, truncate_function_name};
+use crate::indent::{InlinedIndent, indent_width};
+use crate::paint::{self, Painter, align_left, align_right, truncate_function_name, truncate_text};
 use crate::path_listing::{ListingStep, PathListing};
 use crate::sampled;
 use crate::select::{self, PathSelection, RankedPath, RankedPaths};
@@ -349,11 +349,11 @@ fn render_step_texts(function: &Function, listing: &PathListing, sources: &Sourc
     let map = function.unit_map();
     let line = |at: SourcePosition| sources.line(file_of(map, at)?, at.line);
     let outer = |step: &ListingStep| step.chain.first().and_then(|at| line(*at)).filter(|t| !t.is_empty());
-    let shared = listing.steps.iter().filter_map(outer).map(|t| indent(&t)).min().unwrap_or(0);
+    let shared = listing.steps.iter().filter_map(outer).map(|t| indent_width(&t)).min().unwrap_or(0);
     let inlined =
         InlinedIndent::measure_inlined_bodies_of_chains(function, sources, listing.steps.iter().map(|step| step.chain.as_slice()));
     let text = |step: &ListingStep| {
-        let base = outer(step).map_or(0, |t| indent(&t) - shared);
+        let base = outer(step).map_or(0, |t| indent_width(&t) - shared);
         let Some(at) = step.chain.last() else { return (format_block(function, step), base) };
         let depth = INLINE_INDENT * (step.chain.len() - 1);
         let text = match line(*at) {

@@ -4,7 +4,7 @@ use super::pair::InstructionPair;
 use super::{HotBlock, HotLoop, LoopCodePlace, LoopsDocument};
 use std::fmt::Write;
 use trodden_report::escape;
-use trodden_report::paint::{COUNT, DIM, NAME, OTHER, Painter, TITLE, fit, width};
+use trodden_report::paint::{COUNT, DIM, NAME, OTHER_OUTCOME, Painter, TITLE, truncate_text, width};
 use trodden_report::words::plural;
 
 const MAX_COLUMN_WIDTH: usize = 46;
@@ -89,7 +89,7 @@ fn format_columns(painter: Painter, line: &InstructionPair, widest: usize) -> St
     let (mark, left, right) = match (&line.plain, &line.counted) {
         (Some(_), Some(_)) => (' ', left, right),
         (Some(_), None) => ('-', painter.paint(DIM, &left), String::new()),
-        _ => ('+', left, painter.paint(OTHER, &right)),
+        _ => ('+', left, painter.paint(OTHER_OUTCOME, &right)),
     };
     format!("     {left}  {mark} {right}").trim_end().to_owned()
 }

@@ -5,7 +5,7 @@
 
 use super::names::{profile_path, run_numbers};
 use super::rows::{IMAGES_QUERY, RUNS_QUERY, from_sqlite_integer, insert_run, remove_unused_suites_and_builds, to_sqlite_integer};
-use super::schema::{self, BUSY_TIMEOUT, MIGRATIONS, configure, migrate};
+use super::schema::{self, BUSY_TIMEOUT, MIGRATIONS, configure_database, migrate_database};
 use super::{DATABASE_NAME, PROFILES_FOLDER, STREAMS_FOLDER, StoreIndexError};
 use crate::atomic_file::FilePermissions;
 use crate::container::{ProfileHeader, change_run};

@@ -2,7 +2,7 @@
 
 use super::{AdviceSelection, RankedAdvice, ShownAdvice, words as say};
 use crate::escape;
-use crate::paint::{self, align_left, align_right, fit, truncate_function_name};
+use crate::paint::{self, align_left, align_right, truncate_function_name, truncate_text};
 use crate::source::SourceCache;
 use crate::text::{PageLayout, TextOptions, inlined_calls_to_show, paint_taken_branch, render_call, render_gutter, run_summary};
 use crate::view::{Function, View, file_of, inline_chain};

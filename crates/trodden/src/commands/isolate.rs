@@ -7,14 +7,14 @@ use crate::rust_sources;
 use crate::surroundings::source_folders;
 use anyhow::{Result, bail};
 use std::process::ExitCode;
-use trodden_analysis::compared_runs::{ComparedRuns, gather};
+use trodden_analysis::compared_runs::{ComparedRuns, read_compared_runs};
 use trodden_analysis::isolate::SuspiciousnessFormula;
 use trodden_report::isolation::{RankedSuspects, SuspectSelection};
 use trodden_report::{SourceCache, View};
 
 pub fn run(job: &IsolateArguments, color: Color) -> Result<ExitCode> {
     let compared = ComparedRuns { runs: &job.runs, failing: &job.failing, passing: &job.passing, program: job.program.as_deref() };
-    let (isolation, profile) = gather(&compared)?;
+    let (isolation, profile) = read_compared_runs(&compared)?;
     let runs = isolation.runs();
     if runs.failing == 0 || runs.passing == 0 {
         bail!(
