@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// Options of other programs that texts mention: `xtask`, examples, test programs, cargo and its subcommands (including `cargo trodden`),
 /// clang, rustc, git, perf, linkers, MPI, Slurm, podman and valgrind.
-const OPTIONS_OF_OTHER_PROGRAMS: &str = "apart args bin bind-to branch-coverage branch-sim clock-seconds compile config dependency-file draw emit \
+const FOREIGN_OPTIONS: &str = "apart args bin bind-to branch-coverage branch-sim clock-seconds compile config dependency-file draw emit \
     emit-static-lib enable-plugins example features force gc-sections header hostfile include-ignored itrace kernel language ld-path lib \
     lto-emit-llvm no-default-features output-directory oversubscribe package package-path print-file-name release relocatable requeue rr \
     show-mmap-events show-task-events size target target-dir target-list test-threads to-ctf tool trodden undefined-version wait wd \
@@ -17,7 +17,7 @@ const OPTIONS_OF_OTHER_PROGRAMS: &str = "apart args bin bind-to branch-coverage 
     cache-sim cfg dependencies no-clean std tag";
 
 fn options_of_other_programs() -> BTreeSet<&'static str> {
-    OPTIONS_OF_OTHER_PROGRAMS.split_whitespace().collect()
+    FOREIGN_OPTIONS.split_whitespace().collect()
 }
 
 /// Options by command, such as `trodden report`.

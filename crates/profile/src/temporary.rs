@@ -43,7 +43,7 @@ pub fn lock_registry() -> TemporaryNameRegistry {
     if let Some(prepare) = REGISTRY_LOCK_HOOK.get() {
         prepare();
     }
-    Registry(REGISTERED_NAMES.lock().unwrap_or_else(PoisonError::into_inner))
+    TemporaryNameRegistry(REGISTERED_NAMES.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 impl TemporaryNameRegistry {

@@ -2,7 +2,7 @@
 //! code flow.
 
 use super::{RankedAdvice, ShownAdvice, words as say};
-use crate::sarif::{self, location};
+use crate::sarif::{self, sarif_location};
 use crate::source::SourceCache;
 use crate::view::{Function, View};
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ pub fn write_advice(advice: &ShownAdvice, sources: &SourceCache) -> Value {
 fn result_json(ranked: &RankedAdvice, sources: &SourceCache) -> Value {
     let function = ranked.function;
     let positions = label_evidence_positions(function, &ranked.finding.advice);
-    let locations: Vec<Value> = positions.iter().filter_map(|(p, text)| location(function, (*p)?, text, sources)).collect();
+    let locations: Vec<Value> = positions.iter().filter_map(|(p, text)| sarif_location(function, (*p)?, text, sources)).collect();
     let logical = json!({ "fullyQualifiedName": function.name.full, "kind": "function" });
     let mut main = locations.last().cloned().unwrap_or_else(|| json!({}));
     main["logicalLocations"] = json!([logical]);
