@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn base_precedes_its_variants_and_is_listed_once() {
         assert_eq!(to_strings(&["gcc-coverage", "plain", "trodden"]), ["plain", "gcc", "gcc-coverage", "trodden"]);
-        assert_eq!(to_strings(&["all", "trodden:chords=off"]).len(), CorpusVariant::to_strings().len() + 1);
+        assert_eq!(to_strings(&["all", "trodden:chords=off"]).len(), CorpusVariant::names().len() + 1);
         assert!(resolve_variants(&["nothing".into()]).is_err());
     }
 

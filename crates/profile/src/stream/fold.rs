@@ -23,7 +23,9 @@ pub fn count_counter_increments(log: &StreamLog) -> Result<Vec<u64>, ProfileErro
         for window in 0..thread.windows() {
             let grammar = log.window(thread, window)?;
             for (symbol, times) in grammar.terminals().iter().zip(grammar.terminal_counts()) {
-                if let Some(count) = Symbol::from_number(*symbol).and_then(Symbol::counted).and_then(|c| counts.get_mut(c as usize)) {
+                if let Some(count) =
+                    Symbol::from_number(*symbol).and_then(Symbol::counter_to_increment).and_then(|c| counts.get_mut(c as usize))
+                {
                     *count += times;
                 }
             }

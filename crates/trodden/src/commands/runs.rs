@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use trodden_profile::store::LeftoverFile;
 use trodden_profile::{RunEntry, RunStore};
-use trodden_report::runs::{run_json, table};
+use trodden_report::runs::{render_run_table, run_json};
 use trodden_report::words::plural;
 
 const SCHEMA_VERSION: u32 = 3;
@@ -28,7 +28,7 @@ pub fn run(job: &RunsArguments) -> Result<ExitCode> {
             print(&json_text(&all)?)?
         }
         None => {
-            print_text(&table(&store.list()?))?;
+            print_text(&render_run_table(&store.list()?))?;
             note_leftover_files(&store.find_leftover_files()?);
             store.unreadable_profiles()?.iter().for_each(|u| warn(format_args!("cannot read a profile in the run store: {}", u.why)));
         }

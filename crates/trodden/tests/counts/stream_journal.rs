@@ -77,7 +77,8 @@ type Collected = (Vec<(ThreadKey, u64, Vec<Symbol>)>, u64);
 
 /// Collects the events of a stream file, its log and its journals. Returns `None` if that fails.
 fn collect_stream(stream: &Path, to: &Path) -> Option<Collected> {
-    let drained = StreamDrain::resume(stream, to, Some(&stream.with_extension(LOG_EXTENSION)), CompressionMethod::Phrases).ok()?;
+    let drained =
+        StreamDrain::finish_interrupted_drain(stream, to, Some(&stream.with_extension(LOG_EXTENSION)), CompressionMethod::Phrases).ok()?;
     let log = StreamLog::open(to).unwrap();
     let threads = log.threads().iter().map(|thread| {
         let mut symbols = Vec::new();
