@@ -22,7 +22,7 @@ use std::path::Path;
 use trodden_sequence::events::{Convention, SubpathEnd};
 use trodden_sequence::{CompressionMethod, WindowLimits};
 
-const EVENT_TEXT_HEADER: &str = "#trodden events 1";
+const HEADER: &str = "#trodden events 1";
 
 /// Path ends of `trodden simulate`, besides calls and returns.
 const SIMULATED_ENDS: [&str; 5] = ["backward", "backward-not-taken", "indirect", "forward", "limit"];
@@ -49,7 +49,7 @@ pub fn read(file: &Path, method: CompressionMethod, limits: WindowLimits, table:
             break;
         }
         let text = line.trim_end_matches(['\n', '\r']);
-        if number == 1 && text != EVENT_TEXT_HEADER {
+        if number == 1 && text != HEADER {
             simulated = Some(HashMap::new());
         }
         let parsed = match &mut simulated {
@@ -142,7 +142,7 @@ impl TextEvents<'_> {
         let [thread, start, outcomes, end] = fields[..] else {
             bail!(
                 "expected a line from `trodden simulate` (thread, start, outcomes, end). A file of events must start with the line \
-                 `{EVENT_TEXT_HEADER}`"
+                 `{HEADER}`"
             )
         };
         ensure!(outcomes.bytes().all(|b| b == b'0' || b == b'1'), "invalid branch outcomes: expected only the digits 0 and 1");
