@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut aggregator = Aggregator::new(AggregateLimits { memory: (mib as usize) << 20, paths: 10, users: 3 });
     aggregator.add_file(&file)?;
     let mut found = ReportSums::default();
-    let sums = aggregator.finish(&mut |row| {
+    let sums = aggregator.finish_aggregation(&mut |row| {
         found.rows += row.reports;
         found.executions += row.count;
         Ok(())

@@ -33,7 +33,7 @@ pub fn read_compared_runs(job: &ComparedRuns) -> Result<(Isolation, Profile)> {
         isolation.add(&profile, run.failed).with_context(|| name.clone())?;
         sum.add(&name, profile).context("cannot compare runs of different builds. Name only runs of the same build")?;
     }
-    Ok((isolation, sum.finish().context("no runs to compare. Name a suite, or runs with --failing and --passing")?))
+    Ok((isolation, sum.into_merged_profile().context("no runs to compare. Name a suite, or runs with --failing and --passing")?))
 }
 
 /// A run whose outcome is known.

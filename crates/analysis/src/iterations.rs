@@ -67,7 +67,7 @@ fn add_stream_log(set: &mut IterationSet, log: &StreamLog, maps: &StreamMaps) ->
             reader.feed(event);
             true
         })?;
-        for (place, counts) in reader.finish() {
+        for (place, counts) in reader.into_iteration_counts() {
             let unit = &maps.counted.units[place.unit];
             let function = &unit.map.functions[place.function];
             let to_path = events.entry(place).or_insert_with(|| EventToPathTranslator::new(function, function.event_words()?).ok());

@@ -37,7 +37,7 @@ static IS_COLORED: AtomicBool = AtomicBool::new(false);
 
 /// Flushes standard output. Fails if standard output could not be written, now or earlier. An earlier error is returned because it may have
 /// been lost, for example when a buffer was dropped. A reader that closed the pipe is not an error.
-pub fn finish() -> io::Result<()> {
+pub fn flush_standard_output() -> io::Result<()> {
     let flushed = io::stdout().flush().map_err(standard_output_error);
     let first = FIRST_OUTPUT_ERROR.get().map_or(flushed, |(kind, text)| Err(io::Error::new(*kind, text.clone())));
     first.or_else(|error| if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })

@@ -9,9 +9,9 @@ use std::process::ExitCode;
 pub const FAILURE_EXIT_STATUS: u8 = 2;
 
 /// Flushes standard output, prints the error if there is one, and returns the exit status.
-pub fn finish(ended: Result<ExitCode>) -> ExitCode {
+pub fn print_error_and_exit_code(ended: Result<ExitCode>) -> ExitCode {
     let ended = ended.and_then(|status| {
-        output::finish()?;
+        output::flush_standard_output()?;
         Ok(status)
     });
     match ended {

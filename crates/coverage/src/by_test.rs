@@ -57,7 +57,7 @@ impl SuiteCoverageBuilder {
     }
 
     /// Combines the runs of each test, and returns the suite's coverage.
-    pub fn finish(mut self) -> SuiteCoverage {
+    pub fn into_suite_coverage(mut self) -> SuiteCoverage {
         let test = |t: trodden_analysis::suite::SuiteTest| {
             let lines = self.lines.remove(&t.name).unwrap_or_default();
             TestCoverage { name: t.name, lines, paths: t.paths, duration_ns: t.duration_ns }

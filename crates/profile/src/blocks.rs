@@ -172,7 +172,7 @@ impl<'a> BlockWriter<'a> {
         Ok(())
     }
 
-    pub fn finish(mut self) -> io::Result<()> {
+    pub fn write_end_block(mut self) -> io::Result<()> {
         let blocks = self.blocks;
         self.write_block(ProfileBlockKind::End, Identity([0; 16]), &blocks)
     }

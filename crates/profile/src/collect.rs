@@ -121,14 +121,14 @@ pub fn collect<P: AsRef<Path>>(files: impl IntoIterator<Item = P>, mut run: Run,
     }
     unnamed.into_iter().for_each(|raw| collector.read(raw));
     run.lost += collector.unreadable.iter().filter(|e| matches!(e, ProfileError::GivenUp(_))).count() as u64;
-    collector.finish(run)
+    collector.into_collected_profile(run)
 }
 
 /// Like [`collect`], for raw files that are already in memory.
 pub fn collect_loaded(files: Vec<RawProfile>, run: Run, store: Option<&UnitCache>) -> CollectedProfile {
     let mut collector = ProfileCollector::new(store);
     files.into_iter().for_each(|raw| collector.add(raw));
-    collector.finish(run)
+    collector.into_collected_profile(run)
 }
 
 /// Decodes the counters of one raw file. `maps` are the maps of the image's units in the image's order; the results are in the same order.
@@ -141,7 +141,7 @@ pub fn decode_counters(file: &Path, maps: &[&UnitMap]) -> Result<Vec<Result<Deco
             decoder.add_word(word.index, word.offset, word.value);
         }
     })?;
-    Ok(decoders.into_iter().map(UnitDecoder::finish).collect())
+    Ok(decoders.into_iter().map(UnitDecoder::into_decoded_counters).collect())
 }
 
 struct ProfileCollector<'a> {
@@ -236,7 +236,7 @@ impl<'a> ProfileCollector<'a> {
             let Some(decoder) = decoder else { continue };
             let image = &mut self.images[image];
             let unit = image.units[index].as_mut().expect("a unit with a decoder has a map");
-            match decoder.finish() {
+            match decoder.into_decoded_counters() {
                 Ok(decoded) => {
                     unit.counts.merge(&decoded.counts);
                     if decoded.invalid_cells > 0 {
@@ -252,7 +252,7 @@ impl<'a> ProfileCollector<'a> {
         }
     }
 
-    fn finish(self, mut run: Run) -> CollectedProfile {
+    fn into_collected_profile(self, mut run: Run) -> CollectedProfile {
         run.lost += self.lost;
         let image = |image: ImageCounts| {
             let all = image.units.len();

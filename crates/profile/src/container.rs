@@ -116,7 +116,7 @@ impl Profile {
                 }
             }
         }
-        blocks.finish()
+        blocks.write_end_block()
     }
 }
 
@@ -223,7 +223,7 @@ fn assemble(path: &Path, maps: &mut UnitMapsByIdentity, strict: bool) -> Result<
             return Err(ProfileError::Corrupt { path: path.to_owned(), offset, what });
         }
     }
-    let recovered = assembler.finish(blocks.length());
+    let recovered = assembler.into_recovered_profile(blocks.length());
     match recovered.lost.first() {
         Some(LostProfilePart { offset, what }) if strict => {
             Err(ProfileError::Corrupt { path: path.to_owned(), offset: *offset, what: what.clone() })
@@ -318,7 +318,7 @@ impl<'a> ProfileAssembler<'a> {
         }
     }
 
-    fn finish(mut self, length: u64) -> RecoveredProfile {
+    fn into_recovered_profile(mut self, length: u64) -> RecoveredProfile {
         if !self.complete {
             self.add_loss(length, "the end block is missing".into());
         }

@@ -51,8 +51,8 @@ impl<'m> UnitDecoder<'m> {
         self.sums.add_wide(index, value);
     }
 
-    pub fn finish(self) -> Result<DecodedCounters, MapError> {
-        let (words, overflow) = self.sums.finish();
+    pub fn into_decoded_counters(self) -> Result<DecodedCounters, MapError> {
+        let (words, overflow) = self.sums.into_sparse_sums();
         let (words, events) = match self.map.events() {
             Some(_) => sums::split_cells_into_counts_and_events(&words, &overflow),
             None => (words, Vec::new()),
@@ -64,7 +64,7 @@ impl<'m> UnitDecoder<'m> {
             sums.entry(counter).and_modify(|sum| *sum = sum.add(events)).or_insert(events);
         })?;
         let events = sums.into_iter().filter(|(_, events)| *events != PathEvents::default()).collect();
-        let counts = Counts { executions: executions.finish().0, events, first_seen: self.times.first.into_iter().collect() };
+        let counts = Counts { executions: executions.into_sparse_sums().0, events, first_seen: self.times.first.into_iter().collect() };
         Ok(DecodedCounters { counts, invalid_cells: self.tables.invalid })
     }
 }

@@ -103,14 +103,14 @@ impl EdgeCounts {
         for image in &profile.images {
             add_values(&mut sum.values, image, targets(image))?;
         }
-        sum.finish()
+        sum.into_edge_counts()
     }
 
     /// Computes the counter values of a single image, without profiled values. Fails like [`EdgeCounts::new`].
     pub fn from_image(image: &ImageProfile) -> Result<EdgeCounts, EdgeError> {
         let mut sum = CounterSums::default();
         image.units.iter().try_for_each(|unit| sum.add(unit))?;
-        sum.finish()
+        sum.into_edge_counts()
     }
 }
 
@@ -140,7 +140,7 @@ impl CounterSums {
         add_unit(&mut self.values, unit, edges)
     }
 
-    fn finish(mut self) -> Result<EdgeCounts, EdgeError> {
+    fn into_edge_counts(mut self) -> Result<EdgeCounts, EdgeError> {
         let version = self.version.ok_or(EdgeError::NoPlaceholders)?;
         self.without_placeholders.sort();
         self.without_placeholders.dedup();

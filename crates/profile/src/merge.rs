@@ -82,7 +82,7 @@ pub fn merge_files<P: AsRef<Path>>(
         }
         progress(files + refused.len());
     }
-    MergedProfile { profile: merger.finish(), files, refused, corrupt }
+    MergedProfile { profile: merger.into_merged_profile(), files, refused, corrupt }
 }
 
 impl ProfileMerger {
@@ -115,7 +115,7 @@ impl ProfileMerger {
     }
 
     /// Returns the merged profile; `None` if no profile was added.
-    pub fn finish(self) -> Option<Profile> {
+    pub fn into_merged_profile(self) -> Option<Profile> {
         let images = self.images.into_iter().map(|i| i.profile).collect();
         let sampling = self.sampling;
         self.run.map(|run| Profile { run, images, sampling })

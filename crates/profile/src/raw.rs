@@ -123,7 +123,7 @@ impl RawProfile {
         let mut sums: Vec<CountSums> = file.units.iter().map(|_| CountSums::default()).collect();
         file.for_each_word(&mut |unit, word| sums[unit].add(word.index, word.value))?;
         let counts = |(unit, sums): (&RawUnit, CountSums)| {
-            let (counts, overflow) = sums.finish();
+            let (counts, overflow) = sums.into_sparse_sums();
             RawUnitCounts { unit: Identity(unit.unit), counters: unit.counters, counts, overflow }
         };
         let units = file.units.iter().zip(sums).map(counts).collect();

@@ -72,7 +72,7 @@ pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, 
     drop(active);
     let status = status.map_err(|e| describe_failure(e, &what.command[0]))?;
     let recorder = recorder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    let finished = folder.check_exists().and_then(|()| recorder.finish(what, status, context));
+    let finished = folder.check_exists().and_then(|()| recorder.finish_recording(what, status, context));
     let is_whole = finished.is_ok();
     if let Err(error) = finished {
         let kept = folder.keep();
@@ -119,7 +119,7 @@ fn drain(recorder: &mut StreamRecorder, programs: &Receiver<StartedProgram>, com
         match programs.recv_timeout(pause) {
             Ok(program) => {
                 let place = program_folder(recorder.folder(), program.id);
-                let finished = if place.is_dir() { recorder.finish(&place).map(|_| ()) } else { Ok(()) };
+                let finished = if place.is_dir() { recorder.finish_streams(&place).map(|_| ()) } else { Ok(()) };
                 // If logs are missing, storing the program's run fails later, and that failure is reported.
                 let _ = complete.send(program);
                 finished?;
@@ -128,7 +128,7 @@ fn drain(recorder: &mut StreamRecorder, programs: &Receiver<StartedProgram>, com
             Err(RecvTimeoutError::Disconnected) => {
                 // The remaining files belong to processes that could not be followed.
                 let folder = recorder.folder().to_owned();
-                return recorder.finish(&folder).map(|_| ());
+                return recorder.finish_streams(&folder).map(|_| ());
             }
         }
         pause = if recorder.poll()? == 0 { next_longer_pause(pause) } else { MIN_PAUSE };
@@ -223,7 +223,7 @@ impl ProgramRecorder {
     }
 
     /// Stores the files of all processes that could not be followed as a single run, and logs the result.
-    fn finish(mut self, what: &RecordedCommand, status: ExitStatus, context: &RecordingContext) -> Result<()> {
+    fn finish_recording(mut self, what: &RecordedCommand, status: ExitStatus, context: &RecordingContext) -> Result<()> {
         let mut rest = raw_files(&self.folder)?;
         rest.extend(files_with_extension(&self.folder, LOG_EXTENSION)?);
         if !rest.is_empty() {

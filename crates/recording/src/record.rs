@@ -174,7 +174,7 @@ impl CountedRun {
     fn collect(self, folder: &Path, context: &RecordingContext) -> Result<CollectedProfile> {
         let files = raw_files(folder)?;
         let mut collected = collect(files, self.run, context.units.as_ref());
-        collected.profile.sampling = self.sampling.map(|s| Sampling::Bursts(s.finish(&collected.profile)));
+        collected.profile.sampling = self.sampling.map(|s| Sampling::Bursts(s.estimate_counts(&collected.profile)));
         Ok(collected)
     }
 }

@@ -66,7 +66,7 @@ pub fn attach(job: &SamplingJob, context: &RecordingContext) -> Result<()> {
     let mut now = read_raw_files(&files.list_files()?)?;
     subtract_earlier_counts(&mut now, &before);
     let mut collected = collect::collect_loaded(now, run, context.units.as_ref());
-    collected.profile.sampling = sampled.map(|s| Sampling::Bursts(s.finish(&collected.profile)));
+    collected.profile.sampling = sampled.map(|s| Sampling::Bursts(s.estimate_counts(&collected.profile)));
     deliver_profile(&collected, &job.destination, context)?.check()
 }
 

@@ -42,8 +42,8 @@ enum TableFormatWriter {
 }
 
 impl FieldTable {
-    /// Creates a temporary file whose name starts with `temporary_prefix`. [`FieldTable::finish`] renames it to `file`. Fails if the file
-    /// cannot be created, or if it is a Parquet file and this program was built without Parquet support.
+    /// Creates a temporary file whose name starts with `temporary_prefix`. [`FieldTable::finish_table`] renames it to `file`. Fails if the
+    /// file cannot be created, or if it is a Parquet file and this program was built without Parquet support.
     pub fn create(file: &Path, temporary_prefix: &str) -> Result<FieldTable> {
         if is_parquet(file) && !cfg!(feature = "parquet") {
             anyhow::bail!(
@@ -77,11 +77,11 @@ impl FieldTable {
     }
 
     /// Completes the file and renames it.
-    pub fn finish(self) -> io::Result<()> {
+    pub fn finish_table(self) -> io::Result<()> {
         match self.table {
             TableFormatWriter::Csv(mut out) => out.flush()?,
             #[cfg(feature = "parquet")]
-            TableFormatWriter::Parquet(table) => table.finish()?,
+            TableFormatWriter::Parquet(table) => table.finish_parquet_file()?,
         }
         self.destination.finish()
     }

@@ -35,7 +35,7 @@ pub fn print_error_and_suggest_store(done: Result<ExitCode>) -> ExitCode {
     if done.as_ref().is_err_and(|error| matches!(error.downcast_ref(), Some(ProfileError::NoStore { .. }))) {
         suggest_last_store();
     }
-    program::finish(done)
+    program::print_error_and_exit_code(done)
 }
 
 fn suggest_last_store() {

@@ -164,15 +164,15 @@ impl Aggregator {
     }
 
     /// Computes the sums. `each` is called for every path of every user, in the order of the paths.
-    pub fn finish(self, each: &mut dyn FnMut(&UserPath) -> io::Result<()>) -> io::Result<FieldAggregate> {
+    pub fn finish_aggregation(self, each: &mut dyn FnMut(&UserPath) -> io::Result<()>) -> io::Result<FieldAggregate> {
         let mut units: Vec<(UnitKey, u32)> = self.numbers.into_iter().collect();
         units.sort_unstable_by_key(|u| u.1);
         let copies = match self.copies {
-            Some((copies, counter)) => Some((copies, counter.finish()?)),
+            Some((copies, counter)) => Some((copies, counter.count_reporting_users()?)),
             None => None,
         };
         let mut ranking = PathRanking { limits: self.limits, best: BTreeMap::new(), current: None, paths: 0, copies };
-        self.sorter.finish(&mut |row| {
+        self.sorter.visit_sorted_rows(&mut |row| {
             let unit = units[row.unit as usize].0;
             let user_path = UserPath { unit, counter: row.counter, user: row.user, reports: row.reports, count: row.count };
             ranking.add(&user_path);

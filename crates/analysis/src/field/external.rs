@@ -88,7 +88,7 @@ impl UserPathRowSorter {
     }
 
     /// Calls `visit` with the sum of each key's rows, in ascending order of keys.
-    pub fn finish(mut self, visit: &mut dyn FnMut(&UserPathRow) -> io::Result<()>) -> io::Result<()> {
+    pub fn visit_sorted_rows(mut self, visit: &mut dyn FnMut(&UserPathRow) -> io::Result<()>) -> io::Result<()> {
         self.sum_equal_keys();
         if self.runs.is_empty() {
             return self.rows.iter().try_for_each(visit);
@@ -173,7 +173,7 @@ mod tests {
             assert_eq!(sorter.runs.len() > MERGE_FAN_IN, rows > 1000 && memory == 0);
             let mut found = Vec::new();
             sorter
-                .finish(&mut |row| {
+                .visit_sorted_rows(&mut |row| {
                     found.push((row.key(), (row.reports, row.count)));
                     Ok(())
                 })

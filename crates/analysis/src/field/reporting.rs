@@ -31,10 +31,10 @@ impl ReportingUsersCounter {
     }
 
     /// Counts the users of each set of copies.
-    pub fn finish(self) -> io::Result<ReportingUsers> {
+    pub fn count_reporting_users(self) -> io::Result<ReportingUsers> {
         let mut reporting = ReportingUsers::default();
         let mut open: Option<(FieldUserHash, Vec<u32>)> = None;
-        self.sorter.finish(&mut |row| {
+        self.sorter.visit_sorted_rows(&mut |row| {
             let (user, copy) = decode_row(row);
             *reporting.reports.entry(copy).or_default() += row.reports;
             match &mut open {
@@ -100,7 +100,7 @@ mod tests {
             counter.add(&user, copy).unwrap();
             expected.entry(user).or_default().insert(copy);
         }
-        let reporting = counter.finish().unwrap();
+        let reporting = counter.count_reporting_users().unwrap();
         assert_eq!(reporting.users(), expected.len() as u64);
         for copies in [&[0u32][..], &[1, 5], &[7, 2, 3], &[9]] {
             let users = expected.values().filter(|own| copies.iter().any(|c| own.contains(c))).count() as u64;

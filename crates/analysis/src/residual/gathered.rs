@@ -41,8 +41,8 @@ impl FieldProfiles {
             field.add(&label.words, profile)?;
             runs.push(label);
         }
-        let profile = field.finish().context("none of the profiles from production can be read")?;
-        let across = across.finish();
+        let profile = field.into_merged_profile().context("none of the profiles from production can be read")?;
+        let across = across.into_observed_segments();
         if across.is_none() || !profile.images.is_empty() {
             known.check(&profile, folders)?;
         }

@@ -152,7 +152,7 @@ fn count_segments(log: &StreamLog, image: &ImageProfile, depth: usize) -> Result
             reader.feed(event);
             true
         })?;
-        for (segment, count) in reader.finish() {
+        for (segment, count) in reader.into_segment_counts() {
             *counts.entry(segment).or_default() += count;
         }
     }

@@ -63,8 +63,8 @@ impl SegmentProfiles {
     }
 
     /// Returns the merged segments, or `None` if no profile had any segments.
-    pub fn finish(self) -> Option<ObservedSegments> {
-        self.merger.finish().map(ObservedSegments::from_profile)
+    pub fn into_observed_segments(self) -> Option<ObservedSegments> {
+        self.merger.into_merged_profile().map(ObservedSegments::from_profile)
     }
 }
 

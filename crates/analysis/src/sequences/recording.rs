@@ -220,7 +220,7 @@ impl RecordingWriter {
     }
 
     /// Compresses the remaining events and returns the recording.
-    pub fn finish(self, convention: Convention) -> Result<SequenceRecording> {
+    pub fn into_recording(self, convention: Convention) -> Result<SequenceRecording> {
         let mut threads = Vec::new();
         for (name, mut writer, mut windows) in self.threads {
             windows.extend(writer.close()?);

@@ -42,7 +42,7 @@ pub fn train(context: &DriverContext, commands: &[String], variable: &str, progr
         merger.add(&file.display().to_string(), Profile::read(file)?)?;
     }
     ensure!(!files.is_empty(), "the training counted nothing. Check that the --train command runs the program that was built");
-    merger.finish().context("the training left no profile")
+    merger.into_merged_profile().context("the training left no profile")
 }
 
 /// A script that replaces a program under its name. Dropping this value restores the program.

@@ -15,7 +15,7 @@ pub fn parse(text: &str) -> Result<GraphInput> {
     while !reader.skip_sign("}") {
         reader.parse_statement(&mut graph)?;
     }
-    graph.finish()
+    graph.into_graph_input()
 }
 
 #[derive(Default)]
@@ -28,7 +28,7 @@ struct DotStatements {
 }
 
 impl DotStatements {
-    fn finish(self) -> Result<GraphInput> {
+    fn into_graph_input(self) -> Result<GraphInput> {
         // Returns the only node that is not in `others`.
         let only = |what: &str, others: BTreeSet<&String>| -> Result<String> {
             let mut candidates = self.nodes.iter().filter(|node| !others.contains(node));

@@ -43,7 +43,7 @@ mod tests {
         for (at, value) in [(4, 1), (5, -5i64 as u64), (6, u64::MAX), (7, 3), (8, 9), (4, 2), (5, 2), (6, 5), (7, 4)] {
             sums.add(at, value);
         }
-        let (counts, overflow) = sums.finish();
+        let (counts, overflow) = sums.into_sparse_sums();
         let (counts, events) = split_cells_into_counts_and_events(&counts, &overflow);
         assert_eq!(counts, [(1, 3), (2, 9)]);
         assert_eq!(events, [(1, PathEvents { sum: -3, squares: (8 << 64) + 4 })]);

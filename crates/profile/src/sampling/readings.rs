@@ -158,7 +158,7 @@ impl SampledRun {
     /// Bursts differ in length: on a busy machine, one may last many times longer than intended, and the paths executed in it would be
     /// overrepresented. Therefore readings are joined to slices of the run, and each slice's counts are multiplied by its total time
     /// divided by its time with the switch on (post-stratification by time; Cochran, "Sampling Techniques", section 5A.9).
-    pub fn finish(self, profile: &Profile) -> BurstSampling {
+    pub fn estimate_counts(self, profile: &Profile) -> BurstSampling {
         let SampledRun { readings, on_ns, total_ns, bursts, clock } = self;
         // Counts are not weighted if the switch was on for more than half of the time.
         let is_mostly_counted = on_ns > total_ns / 2;
@@ -330,7 +330,7 @@ mod tests {
     }
 
     fn finish(readings: CounterReadings, on_ns: u64, total_ns: u64) -> BurstSampling {
-        SampledRun { readings, on_ns, total_ns, bursts: MIN_BURSTS, clock: SampledClock::Processor }.finish(&Profile {
+        SampledRun { readings, on_ns, total_ns, bursts: MIN_BURSTS, clock: SampledClock::Processor }.estimate_counts(&Profile {
             run: Run::default(),
             images: Vec::new(),
             sampling: None,
@@ -444,7 +444,7 @@ mod tests {
             (1..=20).for_each(|at| add_reading(&mut readings, create_raw_profile(&[(3, 4 * at)]), 5));
             let clock = SampledClock::Wall { intended_ns: 100, waited };
             let sampled = SampledRun { readings, on_ns: 100, total_ns: 10_000, bursts, clock };
-            let sampling = sampled.finish(&Profile { run: Run::default(), images: Vec::new(), sampling: None });
+            let sampling = sampled.estimate_counts(&Profile { run: Run::default(), images: Vec::new(), sampling: None });
             sampling.estimate(Identity([1; 16]), Identity([2; 16]), 3, 80).map(|estimate| estimate.margin)
         };
         assert_eq!(margin(MIN_BURSTS - 1, 0.0), Some(None));

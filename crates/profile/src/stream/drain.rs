@@ -124,7 +124,7 @@ impl StreamDrain {
     }
 
     /// Drains all remaining chunks and closes the log. The program must have ended.
-    pub fn finish(mut self) -> Result<StreamDrainTotals, ProfileError> {
+    pub fn finish_drain(mut self) -> Result<StreamDrainTotals, ProfileError> {
         self.flush_all_threads()?;
         for chunk in self.live.chunks()? {
             self.read_chunk(&chunk)?;

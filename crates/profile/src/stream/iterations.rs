@@ -60,7 +60,7 @@ impl<'p, 'a> IterationReader<'p, 'a> {
     }
 
     /// Returns, for each function, the paths over iterations (as lists of events) and their numbers of executions.
-    pub fn finish(self) -> BTreeMap<FunctionIndex, Vec<(Vec<u64>, u64)>> {
+    pub fn into_iteration_counts(self) -> BTreeMap<FunctionIndex, Vec<(Vec<u64>, u64)>> {
         let mut counts: BTreeMap<FunctionIndex, Vec<(Vec<u64>, u64)>> = BTreeMap::new();
         for (path, count) in self.counts {
             let events: Option<Vec<(FunctionIndex, u64)>> = path.iter().map(|counter| self.lookup.path(*counter)).collect();

@@ -102,7 +102,7 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
     }
 
     /// Returns the number of executions of each segment.
-    pub fn finish(self) -> CountsBySegment {
+    pub fn into_segment_counts(self) -> CountsBySegment {
         let path = |counter: &u32| self.lookup.path(*counter).map(|(function, path)| FunctionPath { function, path });
         let mut counts = CountsBySegment::new();
         for ((callers, last), count) in &self.counts {

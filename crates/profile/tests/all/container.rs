@@ -42,7 +42,7 @@ fn sampling_data_survives_storing() {
         counted.starts_with("cannot merge three: it was counted in full; the profiles before it were made from branch records"),
         "{counted}"
     );
-    let sum = merger.finish().unwrap().sampling.unwrap();
+    let sum = merger.into_merged_profile().unwrap().sampling.unwrap();
     let sum = sum.branches().unwrap();
     assert_eq!((sum.samples, sum.losses.incomplete, sum.observed.len()), (24, 8, 0));
 }

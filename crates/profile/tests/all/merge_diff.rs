@@ -66,7 +66,7 @@ fn merging_does_not_depend_on_the_order_and_saturates() {
             }
             merger.add("p", profile).unwrap();
         }
-        merger.finish().unwrap()
+        merger.into_merged_profile().unwrap()
     };
     let (one, other) = (sum(&[1, 2, 3, 4]), sum(&[4, 2, 1, 3]));
     assert_eq!(one, other);
@@ -83,7 +83,7 @@ fn rejected_profiles_are_not_added() {
     mixed.images[1] = profile(0, 3).images[1].clone();
     mixed.images.swap(0, 1);
     assert!(matches!(merger.add("two", mixed), Err(ProfileError::OtherBuild { .. })));
-    assert_eq!(merger.finish().unwrap(), profile(0, 1));
+    assert_eq!(merger.into_merged_profile().unwrap(), profile(0, 1));
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn builds_are_kept_separate_on_request_and_programs_can_be_mixed() {
     merger.add("one", profile(0, 1)).unwrap();
     merger.add("two", profile(1, 2)).unwrap();
     merger.add("three", profile(1, 3)).unwrap();
-    let all = merger.finish().unwrap();
+    let all = merger.into_merged_profile().unwrap();
     assert_eq!(all.images.len(), 4);
     assert_eq!(all.images[0], profile(0, 1).images[0]);
     let mut merger = ProfileMerger::new(BuildPolicy::Reject);
@@ -101,7 +101,7 @@ fn builds_are_kept_separate_on_request_and_programs_can_be_mixed() {
     other.run = run("./other");
     merger.add("one", profile(0, 1)).unwrap();
     merger.add("two", other).unwrap();
-    let all = merger.finish().unwrap();
+    let all = merger.into_merged_profile().unwrap();
     assert_eq!((all.images.len(), all.run.command.len(), all.run.host.as_str()), (4, 0, "box"));
 }
 
@@ -111,7 +111,7 @@ fn profile_does_not_differ_from_itself_or_its_copy() {
     let mut merger = ProfileMerger::new(BuildPolicy::Reject);
     merger.add("one", one.clone()).unwrap();
     merger.add("one", one.clone()).unwrap();
-    let double = merger.finish().unwrap();
+    let double = merger.into_merged_profile().unwrap();
     for other in [&one, &double] {
         let same = diff(("one", &one), ("other", other), &DiffOptions::default()).unwrap();
         assert!(same.functions.is_empty() && same.only_before.is_empty(), "{:?}", same.functions);

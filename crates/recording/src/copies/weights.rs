@@ -118,7 +118,7 @@ fn merge_with_equal_weights(mut profiles: Vec<Profile>, identity: Identity) -> O
         // All profiles are of the same build, so the merger rejects none.
         let _ = sum.add(&at.to_string(), profile.clone());
     }
-    sum.finish()
+    sum.into_merged_profile()
 }
 
 /// Returns the total number of executed paths in an image.

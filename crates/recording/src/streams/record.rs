@@ -131,7 +131,7 @@ fn drain(mut recorder: StreamRecorder, is_over: &AtomicBool) -> Result<StreamDra
         }
     }
     let folder = recorder.folder().to_owned();
-    recorder.finish(&folder)
+    recorder.finish_streams(&folder)
 }
 
 /// Stores the logs and their profile. Returns true if they are complete.

@@ -57,7 +57,7 @@ impl<'a> StreamRecorder<'a> {
 
     /// Finishes the logs of all stream files in a folder, moves each log beside its stream file, and removes the stream file. The programs
     /// must have ended. Stream files of programs that only counted become raw files.
-    pub fn finish(&mut self, folder: &Path) -> Result<StreamDrainTotals> {
+    pub fn finish_streams(&mut self, folder: &Path) -> Result<StreamDrainTotals> {
         self.start_new_drains(folder)?;
         let mut all = StreamDrainTotals::default();
         for file in files_with_extension(folder, STREAM_EXTENSION)? {
@@ -69,7 +69,7 @@ impl<'a> StreamRecorder<'a> {
                 }
                 continue;
             };
-            let drained = drain.finish()?;
+            let drained = drain.finish_drain()?;
             all.events += drained.events;
             all.chunks += drained.chunks;
             all.invalid_words += drained.invalid_words;

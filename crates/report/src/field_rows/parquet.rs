@@ -47,7 +47,7 @@ impl ParquetTable {
         if self.rows.len() < PARQUET_ROWS_PER_GROUP { Ok(()) } else { self.flush().map_err(io::Error::other) }
     }
 
-    pub fn finish(mut self) -> io::Result<()> {
+    pub fn finish_parquet_file(mut self) -> io::Result<()> {
         self.flush().map_err(io::Error::other)?;
         self.writer.close().map(drop).map_err(io::Error::other)
     }
@@ -115,7 +115,7 @@ mod tests {
         let count = PARQUET_ROWS_PER_GROUP as u64 + 10;
         let mut table = ParquetTable::new(File::create(&file).unwrap()).unwrap();
         (0..count).for_each(|at| table.add(row(at)).unwrap());
-        table.finish().unwrap();
+        table.finish_parquet_file().unwrap();
         let reader = SerializedFileReader::new(File::open(&file).unwrap()).unwrap();
         assert_eq!((reader.num_row_groups(), reader.metadata().file_metadata().num_rows()), (2, count as i64));
         let text = |t: Option<String>| t.map_or(Field::Null, Field::Str);

@@ -80,7 +80,7 @@ fn loop_profile() -> Profile {
     let mut walk: Vec<u32> = iterations.iter().flat_map(|(blocks, times)| blocks.repeat(*times as usize)).collect();
     walk.extend([0, 11]);
     unit.walk(&walker, &walk, true, 1000);
-    profile(vec![("/usr/bin/scan", vec![unit.finish()])])
+    profile(vec![("/usr/bin/scan", vec![unit.build_unit_profile()])])
 }
 
 /// The function's memory accesses. Line 8 loads the same value as line 4. Line 14 loads it too, but in half of the executions a write

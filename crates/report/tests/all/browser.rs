@@ -171,7 +171,7 @@ fn page_with_many_functions_stays_small_and_says_what_it_leaves_out() {
         let walker = unit.add(function.edge(0, 1, EdgeKind::Always).edge(1, None, EdgeKind::Return));
         unit.walk(&walker, &[0, 1], true, 1);
     }
-    let profile = profile(vec![("/usr/bin/many", vec![unit.finish()])]);
+    let profile = profile(vec![("/usr/bin/many", vec![unit.build_unit_profile()])]);
     let options = HtmlOptions { budget: 200_000, ..HtmlOptions::default() };
     let html = page(&View::from_profile(&profile), &SourceCache::new(&sources), &options);
     assert!(html.len() < 200_000 + 1_000_000, "{} bytes", html.len());
@@ -202,7 +202,7 @@ fn page_fits_its_window_and_scrolls_to_the_beginning_of_the_path() {
     let function = FunctionBuilder::new("far", Some(at(1))).block(2, &[at(150)], None).block(2, &[at(5)], None);
     let walker = unit.add(function.edge(0, 1, EdgeKind::Always).edge(1, None, EdgeKind::Return));
     unit.walk(&walker, &[0, 1], true, 3);
-    let profile = profile(vec![("/usr/bin/far", vec![unit.finish()])]);
+    let profile = profile(vec![("/usr/bin/far", vec![unit.build_unit_profile()])]);
     let text: String = (1..=200).map(|line| format!("    line{line}();\n")).collect();
     let sources = |wanted: &str| (wanted == path).then(|| text.clone());
     std::fs::write(&file, page(&View::from_profile(&profile), &SourceCache::new(&sources), &HtmlOptions::default())).unwrap();
@@ -236,7 +236,7 @@ fn profile_with_branches(name: &str, tests: u32) -> trodden_profile::Profile {
     }
     let walker = unit.add(function.edge(2 * tests, None, EdgeKind::Return));
     unit.walk(&walker, &(0..=2 * tests).collect::<Vec<_>>(), true, 3);
-    profile(vec![("/usr/bin/wide", vec![unit.finish()])])
+    profile(vec![("/usr/bin/wide", vec![unit.build_unit_profile()])])
 }
 
 /// The source of [`profile_with_branches`], with conditions that are wider than the pane.
@@ -316,7 +316,7 @@ fn a_large_page_opens_within_a_second() {
         let walker = unit.add(function.edge(2 * BRANCHES, None, EdgeKind::Return));
         unit.walk(&walker, &(0..=2 * BRANCHES).collect::<Vec<_>>(), true, 1 + u64::from(i));
     }
-    let profile = profile(vec![("/usr/bin/many", vec![unit.finish()])]);
+    let profile = profile(vec![("/usr/bin/many", vec![unit.build_unit_profile()])]);
     let source = "    if (condition(first) || condition(second)) follow();\n".repeat(10 * FUNCTIONS as usize + 10);
     let sources = |path: &str| (path == "/src/many.c").then(|| source.clone());
     let html = page(&View::from_profile(&profile), &SourceCache::new(&sources), &HtmlOptions::default());

@@ -36,7 +36,7 @@ fn profile_of_f(graph: Vec<LineBlock>, returns: bool) -> Profile {
     unit.walk(&walker, &[0, 2], returns, 1);
     unit.map.line_graphs.files = vec!["f.c".into()];
     unit.map.line_graphs.functions = vec![LineGraph { name: "f".into(), file: 0, line: 1, blocks: graph, calls: Vec::new() }];
-    profile(vec![("f", vec![unit.finish()])])
+    profile(vec![("f", vec![unit.build_unit_profile()])])
 }
 
 fn line_counts(profile: &Profile) -> Vec<(u32, u64)> {
@@ -92,7 +92,7 @@ fn lines_with_count_0(graph: Vec<LineBlock>) -> Vec<u32> {
     unit.walk(&walker, &[0, 2], true, 10);
     unit.map.line_graphs.files = vec!["g.c".into()];
     unit.map.line_graphs.functions = vec![LineGraph { name: "f".into(), file: 0, line: 1, blocks: graph, calls: Vec::new() }];
-    let found = line_counts(&profile(vec![("g", vec![unit.finish()])]));
+    let found = line_counts(&profile(vec![("g", vec![unit.build_unit_profile()])]));
     assert!(found.iter().all(|(line, count)| (*count == 0) == (3..9).contains(line)), "{found:?}");
     found.into_iter().map(|(line, _)| line).filter(|line| (3..9).contains(line)).collect()
 }
@@ -152,7 +152,7 @@ fn profile_of_two_functions(calls: Vec<(u32, u32)>) -> Profile {
     let graph =
         |name: &str, line: u32, of: u32, calls| LineGraph { name: name.into(), file: 0, line, blocks: vec![block(&[of], &[])], calls };
     unit.map.line_graphs.functions = vec![graph("f", 1, 2, calls), graph("g", 10, 11, Vec::new())];
-    profile(vec![("h", vec![unit.finish()])])
+    profile(vec![("h", vec![unit.build_unit_profile()])])
 }
 
 #[test]
@@ -180,7 +180,10 @@ fn lines_after_a_call_that_did_not_return_are_not_counted() {
     let walker = unit.add(function);
     unit.walk(&walker, &[0], true, 4);
     unit.walk(&walker, &[0], false, 1);
-    assert_eq!(line_counts(&profile(vec![("k", vec![unit.finish()])])), [(1, 5), (2, 5), (3, 5), (4, 4), (5, 4), (20, 4), (21, 4)]);
+    assert_eq!(
+        line_counts(&profile(vec![("k", vec![unit.build_unit_profile()])])),
+        [(1, 5), (2, 5), (3, 5), (4, 4), (5, 4), (20, 4), (21, 4)]
+    );
 }
 
 /// Returns a profile of `f`, declared on line `first`, and `g`, declared ten lines below. `f` is called ten times and executes the line
@@ -207,7 +210,7 @@ fn profile_with_callee(first: u32, rare: u64, inlined: bool) -> Profile {
         let called = unit.add(called);
         unit.walk(&called, &[0], true, 10);
     }
-    profile(vec![("m", vec![unit.finish()])])
+    profile(vec![("m", vec![unit.build_unit_profile()])])
 }
 
 #[test]

@@ -136,7 +136,7 @@ fn inlined_code_without_branches_is_abridged() {
         .edge(1, None, EdgeKind::Return);
     let walker = unit.add(function);
     unit.walk(&walker, &[0, 1], true, 7);
-    let profile = profile(vec![("/usr/bin/deep", vec![unit.finish()])]);
+    let profile = profile(vec![("/usr/bin/deep", vec![unit.build_unit_profile()])]);
     let view = View::from_profile(&profile);
     let page = |steps| {
         report(&view, &PathSelection::default(), &SourceCache::new(&sources), &TextOptions { steps, ..TextOptions::default() }).unwrap()

@@ -78,7 +78,7 @@ pub fn demo() -> Profile {
     hostile(&mut unit);
     function_with_cut_paths(&mut unit);
     unit.map.skipped.push(Skipped { name: "fast_copy".into(), reason: "naked function".into() });
-    profile(vec![("/usr/bin/demo", vec![unit.finish()])])
+    profile(vec![("/usr/bin/demo", vec![unit.build_unit_profile()])])
 }
 
 fn line(scope: u32, line: u32, column: u32) -> SourcePosition {

@@ -109,7 +109,7 @@ fn merge_untested_counts(job: &FleetPackArguments) -> Result<Profile> {
     if of_copies && read == 0 {
         return Ok(Profile { run: Run::default(), images: Vec::new(), sampling: None });
     }
-    let mut profile = merger.finish().context("none of the profiles could be read")?;
+    let mut profile = merger.into_merged_profile().context("none of the profiles could be read")?;
     match of_copies {
         true => profile.images.retain(is_copy),
         false => known.check(&profile, &folders)?,
@@ -155,12 +155,13 @@ fn aggregate_reports(job: &FleetAggregateArguments, color: Color) -> Result<Exit
     let sums = match &job.rows {
         Some(file) => {
             let mut rows = FieldTable::create(file, output::TEMPORARY_PREFIX)?;
-            let sums =
-                aggregator.finish(&mut |row| rows.add(row, &mut maps)).with_context(|| format!("cannot write {}", file.display()))?;
-            rows.finish().with_context(|| format!("cannot write {}", file.display()))?;
+            let sums = aggregator
+                .finish_aggregation(&mut |row| rows.add(row, &mut maps))
+                .with_context(|| format!("cannot write {}", file.display()))?;
+            rows.finish_table().with_context(|| format!("cannot write {}", file.display()))?;
             sums
         }
-        None => aggregator.finish(&mut |_| Ok(())).context("cannot use temporary files")?,
+        None => aggregator.finish_aggregation(&mut |_| Ok(())).context("cannot use temporary files")?,
     };
     let tomography = copies
         .zip(sums.reporting.as_ref())

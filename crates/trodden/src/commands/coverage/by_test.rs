@@ -29,7 +29,7 @@ pub fn run(job: &SuiteOrderArguments) -> Result<()> {
         progress.step();
     }
     inexact.iter().for_each(|mapping| mapping.log_inexact_functions(false));
-    let tests = tests.finish();
+    let tests = tests.into_suite_coverage();
     print(&match (job.json, job.names) {
         (true, _) => json_text(&tests.json(&job.suite))?,
         (_, true) => tests.names().iter().map(|name| format!("{name}\n")).collect::<String>().into_bytes(),
