@@ -119,7 +119,7 @@ pub fn run(options: &CorpusOptions) -> Result<()> {
         return Ok(());
     }
     let programs = remove_uncompilable_programs(&corpus, corpus.programs(&options.programs)?)?;
-    packages::ensure(PackagePurpose::Corpus)?;
+    packages::ensure_packages_for(PackagePurpose::Corpus)?;
     corpus.ensure_packages(&programs)?;
     if options.variant.is_trodden() && options.step != CorpusStep::Fetch {
         build_trodden()?;

@@ -26,7 +26,7 @@ pub struct DemoOptions {
 /// Runs the demonstration. Packages and sources from an earlier run are used again.
 pub fn run(options: &DemoOptions) -> Result<()> {
     let started = Instant::now();
-    packages::ensure(PackagePurpose::Demo)?;
+    packages::ensure_packages_for(PackagePurpose::Demo)?;
     steps::log_headline("Building trodden");
     let programs = steps::build_trodden()?;
     steps::log_headline("Fetching the sources of bzip2");

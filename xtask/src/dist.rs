@@ -67,7 +67,7 @@ pub fn run(options: &DistOptions) -> Result<()> {
     }
     std::fs::create_dir_all(&output).with_context(|| format!("cannot create the folder {}", output.display()))?;
     if !options.compiled {
-        packages::ensure(PackagePurpose::Demo)?;
+        packages::ensure_packages_for(PackagePurpose::Demo)?;
         steps::log_headline("Compiling trodden for users");
         compile::run()?;
     }

@@ -50,7 +50,7 @@ pub struct OracleOptions {
 
 /// Checks the programs and prints the results. Fails if a tool is missing or fails, or if counts differ.
 pub fn run(options: &OracleOptions) -> Result<()> {
-    packages::ensure(PackagePurpose::Bench)?;
+    packages::ensure_packages_for(PackagePurpose::Bench)?;
     let oracle = build_oracle()?;
     if let Some(seeds) = options.seeds {
         let numbers = ["--first".to_owned(), options.first.to_string(), "--seeds".to_owned(), seeds.to_string()];

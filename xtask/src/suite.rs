@@ -38,7 +38,7 @@ pub struct SuiteOptions {
 pub fn run(options: &SuiteOptions) -> Result<()> {
     let started = Instant::now();
     if !options.fast {
-        packages::ensure(PackagePurpose::Test)?;
+        packages::ensure_packages_for(PackagePurpose::Test)?;
         ensure_components()?;
         steps::log_headline("Format");
         steps::run(steps::cargo().args(["fmt", "--all", "--check"]))?;

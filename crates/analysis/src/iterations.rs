@@ -64,7 +64,7 @@ fn add_stream_log(set: &mut IterationSet, log: &StreamLog, maps: &StreamMaps) ->
     for thread in log.threads() {
         let mut reader = IterationReader::new(&lookup, set.iterations() as usize);
         log.visit(thread, 0, |event| {
-            reader.feed(event);
+            reader.feed_symbol(event);
             true
         })?;
         for (place, counts) in reader.into_iteration_counts() {

@@ -126,7 +126,7 @@ impl PackagePurpose {
 
 /// Installs the packages that a command needs, unless they are installed. First logs their names. Fails if a package cannot be installed;
 /// the error names all missing packages.
-pub fn ensure(purpose: PackagePurpose) -> Result<()> {
+pub fn ensure_packages_for(purpose: PackagePurpose) -> Result<()> {
     let missing: Vec<&str> = purpose.required_packages().iter().filter(|n| !is_provided(n.provided)).map(|n| n.package).collect();
     install_packages(&missing)
 }

@@ -126,7 +126,7 @@ impl CorpusVariant {
 
     /// Installs the Debian packages with the variant's compiler or simulator, unless it is installed. Fails if it is missing and cannot be
     /// installed.
-    pub fn ensure(&self) -> Result<()> {
+    pub fn ensure_tools_exist(&self) -> Result<()> {
         let Some(tool) = self.required_tool() else { return Ok(()) };
         if steps::is_on_search_path(tool) {
             return Ok(());

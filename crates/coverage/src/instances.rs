@@ -133,7 +133,7 @@ impl FunctionInstances {
         self.of_image.get(&(image, record.name_hash(), record.graph_hash())).copied()
     }
 
-    pub fn get(&self, number: usize) -> &FunctionInstance {
+    pub fn instance(&self, number: usize) -> &FunctionInstance {
         &self.all[number]
     }
 

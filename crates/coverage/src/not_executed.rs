@@ -78,7 +78,7 @@ impl NotExecutedCode {
     pub fn record_parts_after_stops(&mut self, image: usize, mapping: &ImageCoverageMapping, instances: &FunctionInstances) -> Result<()> {
         let mut ends = CallEndCache::default();
         for record in mapping.records()? {
-            let Some(instance) = instances.instance_number(image, &record).map(|number| instances.get(number)) else { continue };
+            let Some(instance) = instances.instance_number(image, &record).map(|number| instances.instance(number)) else { continue };
             let name = &instance.edges.name;
             let (stops, reasons) =
                 (self.stops.stops_of_function(&instance.images, name), self.stops.caveats_of_function(&instance.images, name));
@@ -144,7 +144,7 @@ impl NotExecutedCode {
                 Entry::Vacant(entry) => entry.insert(self.correct_record(mapping, &record, number, instances)?),
                 Entry::Occupied(entry) => entry.into_mut(),
             };
-            let hash = instances.get(number).edges.hash;
+            let hash = instances.instance(number).edges.hash;
             let is_again = objects.iter().any(|object| object.instances.contains(&number));
             let object = find_object_for(&mut objects, (!is_again).then_some(record.name_hash()));
             object.instances.insert(number);
@@ -167,7 +167,7 @@ impl NotExecutedCode {
     ) -> Result<Option<FunctionRegions>> {
         let mut function = record.regions()?;
         let files = normalized_paths(mapping, record, &function);
-        let instance = instances.get(number);
+        let instance = instances.instance(number);
         let stops = self.stops.stops_of_function(&instance.images, &instance.edges.name);
         let is_unfinished = self.functions.contains(&record.name_hash());
         let parts = find_declaration(&function, &files).and_then(|place| self.parts_after_stops.get(&place));
@@ -186,7 +186,7 @@ impl NotExecutedCode {
             // takes it to mean that the compiler folded a condition.
             function.expressions.push([RegionCounter::FIRST, RegionCounter::FIRST]);
         }
-        changed |= instances.get(number).add_variant_files(&mut function);
+        changed |= instances.instance(number).add_variant_files(&mut function);
         Ok(changed.then_some(function))
     }
 }

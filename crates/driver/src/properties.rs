@@ -53,7 +53,7 @@ pub fn collect<'a>(context: &DriverContext, units: impl IntoIterator<Item = (&'a
 
 impl KnownProperties {
     /// Returns the properties of a unit and of one of its functions; `None` if they are unknown or do not match the function's map.
-    pub fn get(&self, unit: Identity, function: &FunctionMap) -> Option<(&UnitProperties, &FunctionProperties)> {
+    pub fn properties_of_function(&self, unit: Identity, function: &FunctionMap) -> Option<(&UnitProperties, &FunctionProperties)> {
         let properties = self.units.get(&unit)?;
         let found = &properties.functions[*self.functions.get(&(unit, function.name.clone()))?];
         (found.blocks.len() == function.blocks.len()).then_some((properties, found))

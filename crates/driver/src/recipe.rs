@@ -130,7 +130,7 @@ impl RecipeStore {
     }
 
     /// Reads the recipe of an image. Fails if the recipe is missing or corrupt, or if its format has a different version.
-    pub fn get(&self, image: &InstrumentedImage) -> Result<LinkRecipe> {
+    pub fn load_recipe(&self, image: &InstrumentedImage) -> Result<LinkRecipe> {
         let path = self.path(image);
         let text = match fs::read(&path) {
             Ok(text) => text,

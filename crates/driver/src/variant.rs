@@ -96,7 +96,7 @@ impl LinkInputs {
         let image = InstrumentedImage::read(&bytes).with_context(|| program.display().to_string())?;
         let store = context.store()?;
         let recipes = RecipeStore::in_cache(&store);
-        let recipe = recipes.get(&image)?;
+        let recipe = recipes.load_recipe(&image)?;
         let contents = recipe.files.iter().map(|f| recipes.content(&f.content)).collect::<Result<Vec<_>>>()?;
         let mut frames: Vec<Frame> = contents.iter().flat_map(|bytes| frames::frames_in_file(bytes)).collect();
         for source in &recipe.sources {

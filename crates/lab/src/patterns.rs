@@ -47,7 +47,7 @@ fn find_hot_subpaths(job: &PatternsArguments, kind: InputKind) -> Result<()> {
     let LengthRange { min, max } = job.length.unwrap_or(DEFAULT_HOT_SUBPATH_LENGTH);
     let (threshold, top) = (job.threshold.unwrap_or(DEFAULT_HOT_SHARE_PERCENT), output::max_results(job.top, job.json));
     let question = HotQuery { shortest: min, longest: max, threshold, top };
-    question.check()?;
+    question.check_query()?;
     let found = sequences::find_hot_subpaths(&open_sequence(&find_stream_to_read(&job.file, kind, "patterns")?, job.thread)?, question)?;
     print_document(SCHEMA_VERSION, job.json, &found, |out| shown::write_hot(out, &question, &found))
 }

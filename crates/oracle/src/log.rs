@@ -138,7 +138,7 @@ impl LogReplay {
             let at = owner
                 .partition_point(|o| o.0 <= number)
                 .checked_sub(1)
-                .ok_or_else(|| corrupt("a record does not belong to any function"))?;
+                .ok_or_else(|| corrupt_log_error("a record does not belong to any function"))?;
             let (first, unit, function) = owner[at];
             let (walk, observed) = (&walks[unit][function], &mut observed[unit][function]);
             let node = number - first;
@@ -147,9 +147,9 @@ impl LogReplay {
                 let new = Activation { unit, function, sum: 0, path, starts_after_cut: false, is_between_paths, in_tail_call: false };
                 running.insert(token, new);
             }
-            let activation = running.get_mut(&token).ok_or_else(|| corrupt("a step follows the end of its activation"))?;
+            let activation = running.get_mut(&token).ok_or_else(|| corrupt_log_error("a step follows the end of its activation"))?;
             if (activation.unit, activation.function) != (unit, function) {
-                return Err(corrupt("a step belongs to an activation of a different function"));
+                return Err(corrupt_log_error("a step belongs to an activation of a different function"));
             }
             if walk.process_step(activation, step, node, observed) {
                 running.remove(&token);
@@ -180,7 +180,7 @@ impl LogReplay {
     }
 }
 
-fn corrupt(what: &str) -> OracleError {
+fn corrupt_log_error(what: &str) -> OracleError {
     OracleError::Unusable { path: "log of steps".into(), what: what.into() }
 }
 
@@ -191,7 +191,7 @@ fn parse_record(record: u64) -> Result<(u32, LogStep, u32), OracleError> {
         2 => LogStep::End,
         3 => LogStep::ReturnsTwice,
         4 => LogStep::TailReturn,
-        _ => return Err(corrupt("a record has an unknown kind")),
+        _ => return Err(corrupt_log_error("a record has an unknown kind")),
     };
     Ok(((record >> 32) as u32, step, (record & 0x1fff_ffff) as u32))
 }

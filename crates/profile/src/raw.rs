@@ -267,13 +267,13 @@ impl RawRegionFile {
         }
         self.check_file_header(&bytes[..have], kind)?;
         let header = RawHeader::read(&bytes[..have]);
-        let header =
-            header.ok_or_else(|| self.corrupt(self.length, format!("the file ends within its header of {} bytes", bytes.len())))?;
+        let header = header
+            .ok_or_else(|| self.corrupt_file_error(self.length, format!("the file ends within its header of {} bytes", bytes.len())))?;
         let units = self.read_items("units", header.units_offset, header.units, RawUnit::BYTES, MAX_UNITS)?;
         let path = self.read_items("bytes of a path", header.path_offset, header.path_len, 1, MAX_PATH_BYTES)?;
         if Checksum::new().add_bytes(&bytes[RawHeader::CHECKED_RANGE]).add_bytes(&units).add_bytes(&path).value() != header.checksum {
             let what = "the checksum of its header, its units and the path of its image does not match";
-            return Err(self.corrupt(FILE_HEADER_BYTES as u64, what.into()));
+            return Err(self.corrupt_file_error(FILE_HEADER_BYTES as u64, what.into()));
         }
         self.check_regions(&header, kind)?;
         let units: Vec<RawUnit> = units.chunks_exact(RawUnit::BYTES).filter_map(RawUnit::read).collect();
@@ -303,7 +303,9 @@ impl RawRegionFile {
                 ProfileError::Version { path, kind: name, found: found.into(), known: known.into() }
             }
             Err(FileError::Header(HeaderError::EarlierFormat)) => ProfileError::Earlier { path, kind: name },
-            Err(FileError::Header(error @ (HeaderError::Truncated | HeaderError::Checksum))) => self.corrupt(0, error.to_string()),
+            Err(FileError::Header(error @ (HeaderError::Truncated | HeaderError::Checksum))) => {
+                self.corrupt_file_error(0, error.to_string())
+            }
             Err(other) => foreign(other.to_string()),
         })
     }
@@ -314,7 +316,7 @@ impl RawRegionFile {
         let length = count.checked_mul(size as u64).filter(|_| count <= max);
         let Some(length) = length.filter(|length| offset.checked_add(*length).is_some_and(|end| end <= self.length)) else {
             let what = format!("{count} {what} from byte {offset} do not fit into a file of {} bytes", self.length);
-            return Err(self.corrupt(FILE_HEADER_BYTES as u64, what));
+            return Err(self.corrupt_file_error(FILE_HEADER_BYTES as u64, what));
         };
         let mut bytes = vec![0; length as usize];
         self.read_exact(&mut bytes, offset)?;
@@ -331,16 +333,16 @@ impl RawRegionFile {
             "invalid layout of {} counters in regions of {} bytes from byte {}",
             header.counters, header.region_stride, header.regions_offset
         );
-        Err(self.corrupt(offset_of!(RawHeader, counters) as u64, what))
+        Err(self.corrupt_file_error(offset_of!(RawHeader, counters) as u64, what))
     }
 
     fn check_units(&self, header: &RawHeader, units: &[RawUnit]) -> Result<(), ProfileError> {
         if image_identity(units.iter().map(|u| (u.unit, u.counters))) != header.image {
-            return Err(self.corrupt(header.units_offset, "the units do not match the image identity in the header".into()));
+            return Err(self.corrupt_file_error(header.units_offset, "the units do not match the image identity in the header".into()));
         }
         let overflow = |u: &&RawUnit| u.first.checked_add(u.counters).is_none_or(|end| end > header.counters);
         units.iter().find(overflow).map_or(Ok(()), |unit| {
-            Err(self.corrupt(header.units_offset, format!("unit {} extends beyond the image's counters", Identity(unit.unit))))
+            Err(self.corrupt_file_error(header.units_offset, format!("unit {} extends beyond the image's counters", Identity(unit.unit))))
         })
     }
 
@@ -388,12 +390,12 @@ impl RawRegionFile {
 
     fn read_exact(&self, bytes: &mut [u8], at: u64) -> Result<(), ProfileError> {
         self.file.read_exact_at(bytes, at).map_err(|e| match e.kind() {
-            io::ErrorKind::UnexpectedEof => self.corrupt(at, "the file was truncated while it was being read".into()),
+            io::ErrorKind::UnexpectedEof => self.corrupt_file_error(at, "the file was truncated while it was being read".into()),
             _ => ProfileError::io(&self.path, "read")(e),
         })
     }
 
-    fn corrupt(&self, offset: u64, what: String) -> ProfileError {
+    fn corrupt_file_error(&self, offset: u64, what: String) -> ProfileError {
         ProfileError::RawCorrupt { path: self.path.to_owned(), offset, what }
     }
 }
@@ -405,8 +407,9 @@ pub(crate) fn read_switch_and_process(path: &Path, file: &File) -> Result<(u64, 
     let header = raw.read_setup(FileKind::RAW_COUNTS)?.header;
     match header.switch_offset < header.regions_offset.min(raw.length) {
         true => Ok((header.switch_offset, header.pid)),
-        false => {
-            Err(raw.corrupt(offset_of!(RawHeader, switch_offset) as u64, "the offset of the sampling switch is outside the header".into()))
-        }
+        false => Err(raw.corrupt_file_error(
+            offset_of!(RawHeader, switch_offset) as u64,
+            "the offset of the sampling switch is outside the header".into(),
+        )),
     }
 }

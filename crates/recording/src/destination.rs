@@ -33,7 +33,7 @@ pub struct DeliveredProfile {
 
 impl DeliveredProfile {
     /// Fails if there were problems.
-    pub fn check(self) -> Result<()> {
+    pub fn check_nothing_was_lost(self) -> Result<()> {
         ensure!(
             self.problems == 0,
             "the profile is incomplete, because of {} listed above",

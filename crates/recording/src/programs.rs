@@ -131,7 +131,7 @@ fn drain(recorder: &mut StreamRecorder, programs: &Receiver<StartedProgram>, com
                 return recorder.finish_streams(&folder).map(|_| ());
             }
         }
-        pause = if recorder.poll()? == 0 { next_longer_pause(pause) } else { MIN_PAUSE };
+        pause = if recorder.drain_full_chunks()? == 0 { next_longer_pause(pause) } else { MIN_PAUSE };
     }
 }
 

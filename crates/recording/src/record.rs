@@ -289,5 +289,5 @@ pub fn collect_files(given: &[PathBuf], destination: &ProfileDestination, contex
             image.path
         );
     }
-    deliver_profile(&collected, destination, context)?.check()
+    deliver_profile(&collected, destination, context)?.check_nothing_was_lost()
 }

@@ -67,7 +67,7 @@ pub fn attach(job: &SamplingJob, context: &RecordingContext) -> Result<()> {
     subtract_earlier_counts(&mut now, &before);
     let mut collected = collect::collect_loaded(now, run, context.units.as_ref());
     collected.profile.sampling = sampled.map(|s| Sampling::Bursts(s.estimate_counts(&collected.profile)));
-    deliver_profile(&collected, &job.destination, context)?.check()
+    deliver_profile(&collected, &job.destination, context)?.check_nothing_was_lost()
 }
 
 /// Resolves names to raw files. Also returns the processes whose IDs were given.

@@ -57,7 +57,7 @@ impl FieldTable {
 
     /// Adds a row for a path and user.
     pub fn add(&mut self, user_path: &UserPath, maps: &mut UnitMaps) -> io::Result<()> {
-        let map = maps.get(user_path.unit);
+        let map = maps.load_unit_map(user_path.unit);
         let place = map.as_deref().and_then(|map| locate_path(map, user_path.counter));
         let row = FieldTableRow {
             build: user_path.unit.image.to_string(),

@@ -114,7 +114,7 @@ pub fn profile_without_counts(paths: &[AggregatedPath], maps: &mut UnitMaps) -> 
     let mut missing = 0;
     let mut units = BTreeMap::<UnitKey, UnitProfile>::new();
     for path in paths {
-        let Some(map) = maps.get(path.unit) else {
+        let Some(map) = maps.load_unit_map(path.unit) else {
             missing += 1;
             continue;
         };

@@ -28,7 +28,7 @@ struct DebianMirrors {
 /// reported early. Fails if the user is not root, or if a package cannot be installed.
 pub fn install_requirements() -> Result<()> {
     ensure!(nix::unistd::geteuid().is_root(), "--check creates Debian systems, which only root can do. Run it as root");
-    packages::ensure(PackagePurpose::Dist)
+    packages::ensure_packages_for(PackagePurpose::Dist)
 }
 
 /// Checks the package and the archive in each of the Debian releases, then the container image, and finally the crates.

@@ -28,7 +28,7 @@ impl UnitMaps {
     }
 
     /// Returns the map of a unit, or `None` if the map is not found.
-    pub fn get(&mut self, key: UnitKey) -> Option<Arc<UnitMap>> {
+    pub fn load_unit_map(&mut self, key: UnitKey) -> Option<Arc<UnitMap>> {
         if let Some(map) = self.program.get(&key) {
             return Some(map.clone());
         }

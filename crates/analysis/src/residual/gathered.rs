@@ -44,7 +44,7 @@ impl FieldProfiles {
         let profile = field.into_merged_profile().context("none of the profiles from production can be read")?;
         let across = across.into_observed_segments();
         if across.is_none() || !profile.images.is_empty() {
-            known.check(&profile, folders)?;
+            known.check_known_paths_apply(&profile, folders)?;
         }
         Ok(FieldProfiles { profile, across, sightings, runs, known })
     }

@@ -57,7 +57,7 @@ impl KnownPathInput {
     }
 
     /// Warns about sets that are missing from the unit cache. Fails if no known paths were given.
-    pub fn check(&self, profile: &Profile, folders: &Folders) -> Result<()> {
+    pub fn check_known_paths_apply(&self, profile: &Profile, folders: &Folders) -> Result<()> {
         let all_residual = profile.images.iter().flat_map(|i| &i.units).all(|u| u.map.has_times());
         if self.paths.is_empty() && self.missing.is_empty() && !all_residual {
             bail!(

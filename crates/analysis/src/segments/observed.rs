@@ -149,7 +149,7 @@ fn count_segments(log: &StreamLog, image: &ImageProfile, depth: usize) -> Result
     for thread in log.threads() {
         let mut reader = SegmentReader::new(&places, depth);
         log.visit(thread, 0, |event| {
-            reader.feed(event);
+            reader.feed_symbol(event);
             true
         })?;
         for (segment, count) in reader.into_segment_counts() {

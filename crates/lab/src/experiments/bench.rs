@@ -133,7 +133,7 @@ fn draw_chart_of_result(file: &Path, folder: &Path) -> Result<()> {
 }
 
 fn measure_programs(options: &BenchOptions) -> Result<Option<BenchResult>> {
-    packages::ensure(PackagePurpose::Bench)?;
+    packages::ensure_packages_for(PackagePurpose::Bench)?;
     let corpus = Corpus::in_target();
     let programs = corpus.programs(&options.programs)?;
     corpus.ensure_packages(&programs)?;

@@ -117,7 +117,7 @@ struct CoverageComparison {
 /// Runs all bugs, or those of the selected programs. Fails if a program cannot be fetched, built or run; if a bug's path is not ranked high
 /// enough; or if coverage distinguishes failing from passing runs.
 pub fn run(options: &BugsOptions) -> Result<()> {
-    packages::ensure(PackagePurpose::Bench)?;
+    packages::ensure_packages_for(PackagePurpose::Bench)?;
     let trodden = match &options.trodden {
         Some(trodden) => std::path::absolute(trodden)?,
         None => build_trodden()?.join("trodden"),

@@ -87,7 +87,7 @@ enum CopyEngine {
 
 pub fn run(options: &CopiesOptions) -> Result<()> {
     ensure!(options.engine == CopyEngine::Slurm || !options.lose_node, "--lose-node requires --engine slurm");
-    packages::ensure(PackagePurpose::Corpus)?;
+    packages::ensure_packages_for(PackagePurpose::Corpus)?;
     if options.engine == CopyEngine::Slurm {
         packages::ensure_packages(&["slurmctld", "slurmd", "slurm-client", "munge"].map(str::to_owned))?;
     }

@@ -70,7 +70,7 @@ impl DeltaRow {
 }
 
 pub fn run(options: &DeltaOptions) -> Result<()> {
-    packages::ensure(PackagePurpose::Bench)?;
+    packages::ensure_packages_for(PackagePurpose::Bench)?;
     let oracle = build_oracle()?;
     let corpus = Corpus::in_target();
     let programs = corpus.prepare(&options.programs, DEFAULT_PROGRAMS)?;

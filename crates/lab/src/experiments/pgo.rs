@@ -74,7 +74,7 @@ struct CounterAgreement {
 
 /// Builds and measures the programs, and prints a table. Fails if the output of a build differs from that of the plain build.
 pub fn run(options: &PgoOptions) -> Result<()> {
-    packages::ensure(PackagePurpose::Bench)?;
+    packages::ensure_packages_for(PackagePurpose::Bench)?;
     build_trodden()?;
     let corpus = options.folder.as_deref().map_or_else(Corpus::in_target, Corpus::in_folder);
     let programs = corpus.programs(&options.programs)?;

@@ -115,7 +115,7 @@ struct ResidualResults {
 
 /// Measures the programs, and prints tables. Fails if `trodden` and the oracle disagree.
 pub fn run(options: &ResidualOptions) -> Result<()> {
-    packages::ensure(PackagePurpose::Bench)?;
+    packages::ensure_packages_for(PackagePurpose::Bench)?;
     let oracle = build_oracle()?;
     let corpus = Corpus::in_target();
     let programs = corpus.prepare(&options.programs, DEFAULT_PROGRAMS)?;

@@ -35,7 +35,7 @@ struct WaitsBench<'a> {
 }
 
 pub fn run(options: &WaitsOptions) -> Result<()> {
-    packages::ensure(PackagePurpose::Waits)?;
+    packages::ensure_packages_for(PackagePurpose::Waits)?;
     ensure!(options.repeat > 0 && options.iterations > 0, "--iterations and --repeat must be at least 1");
     let mut build = steps::cargo();
     build.args(["build", "--release", "--package", "trodden", "--package", "trodden-waits-recorder", "--package", "trodden-waits"]);

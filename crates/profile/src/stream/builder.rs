@@ -115,7 +115,7 @@ impl StreamLogBuilder {
         let bounds = self.bounds;
         if self.open.get(&header.key).is_some_and(|window| header.sequence != window.header.sequence + window.header.chunks) {
             // Chunks are missing between the window and these events, so a new window begins. Readers detect the gap between the two.
-            self.close(header.key)?;
+            self.close_window(header.key)?;
         }
         let window = self.find_or_open_window(header);
         if window.header.lost != header.lost {
@@ -134,25 +134,25 @@ impl StreamLogBuilder {
         window.header.chunks = header.sequence + header.chunks - window.header.sequence;
         window.header.lost = header.lost;
         if window.journal_bytes >= bounds.max_journal_bytes {
-            return self.close(header.key);
+            return self.close_window(header.key);
         }
         while self.entry_count_in_memory() > bounds.max_entries {
             let Some(largest) = self.open.iter().max_by_key(|(_, w)| w.compressor.items_in_memory()).map(|(key, _)| *key) else { break };
-            self.close(largest)?;
+            self.close_window(largest)?;
         }
         Ok(())
     }
 
     /// Records that a thread wrote `end` chunks in total. If its last window ends before that, the remaining chunks are missing.
     pub(super) fn end_thread(&mut self, key: ThreadKey, end: u64) -> Result<(), ProfileError> {
-        self.close(key)?;
+        self.close_window(key)?;
         let (next, depth, lost) = self.ended.get(&key).copied().unwrap_or((0, CallStackDepth::default(), 0));
         if next < end {
             // An empty window after the missing chunks tells readers that there is a gap.
             let depth = CallStackDepth { is_known: false, ..depth };
             let content = LogFrameContent::Window;
             self.find_or_open_window(&LogFrameHeader { content, key, parent: None, sequence: end, chunks: 0, lost, events: 0, depth });
-            self.close(key)?;
+            self.close_window(key)?;
         }
         Ok(())
     }
@@ -169,7 +169,7 @@ impl StreamLogBuilder {
     /// Closes all windows and returns the size of the log in bytes.
     pub fn close_all_windows(&mut self) -> Result<u64, ProfileError> {
         let keys: Vec<ThreadKey> = self.open.keys().copied().collect();
-        keys.into_iter().try_for_each(|key| self.close(key))?;
+        keys.into_iter().try_for_each(|key| self.close_window(key))?;
         Ok(self.log.bytes())
     }
 
@@ -185,7 +185,7 @@ impl StreamLogBuilder {
     }
 
     /// Closes a thread's window: writes it to the log, then removes the thread's journal.
-    fn close(&mut self, key: ThreadKey) -> Result<(), ProfileError> {
+    fn close_window(&mut self, key: ThreadKey) -> Result<(), ProfileError> {
         let Some(OpenWindow { header, compressor, journal, journal_bytes }) = self.open.remove(&key) else { return Ok(()) };
         let failed = |e: trodden_sequence::SequenceError| ProfileError::io(self.log.path(), "write")(std::io::Error::other(e));
         let grammar = compressor.close().map_err(failed)?;

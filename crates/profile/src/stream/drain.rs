@@ -96,7 +96,7 @@ impl StreamDrain {
     }
 
     /// Drains the chunks that are full. Returns their number.
-    pub fn poll(&mut self) -> Result<usize, ProfileError> {
+    pub fn drain_full_chunks(&mut self) -> Result<usize, ProfileError> {
         self.polls += 1;
         // If a few polls found no full chunk, chunks may be full in other slots than the expected ones, and the program may be waiting for
         // them.

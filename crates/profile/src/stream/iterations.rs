@@ -31,8 +31,8 @@ impl<'p, 'a> IterationReader<'p, 'a> {
     }
 
     /// Processes the next symbol of the thread's stream.
-    pub fn feed(&mut self, symbol: Symbol) {
-        match self.nesting.feed(symbol) {
+    pub fn feed_symbol(&mut self, symbol: Symbol) {
+        match self.nesting.feed_symbol(symbol) {
             NestingStep::Entered(_) => {
                 let is_incomplete = matches!(symbol, Symbol::Inherited(_));
                 self.frames.push(FrameHistory { paths: Vec::new(), is_incomplete });

@@ -307,15 +307,15 @@ impl StreamLog {
     fn packed(&self, frame: &FramePosition) -> Result<Vec<u8>, ProfileError> {
         let mut packed = vec![0; frame.section.packed_length() as usize];
         self.file.read_exact_at(&mut packed, frame.offset).map_err(ProfileError::io(&self.path, "read"))?;
-        frame.section.check(&packed).map_err(|error| self.corrupt(frame, &error))?;
+        frame.section.check(&packed).map_err(|error| self.corrupt_frame_error(frame, &error))?;
         Ok(packed)
     }
 
     fn content(&self, frame: &FramePosition) -> Result<Vec<u8>, ProfileError> {
-        frame.section.unpack(&self.packed(frame)?).map_err(|error| self.corrupt(frame, &error))
+        frame.section.unpack(&self.packed(frame)?).map_err(|error| self.corrupt_frame_error(frame, &error))
     }
 
-    fn corrupt(&self, frame: &FramePosition, error: &SectionError) -> ProfileError {
+    fn corrupt_frame_error(&self, frame: &FramePosition, error: &SectionError) -> ProfileError {
         ProfileError::Corrupt { path: self.path.clone(), offset: frame.offset, what: format!("the content of a frame is invalid: {error}") }
     }
 

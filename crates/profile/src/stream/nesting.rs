@@ -82,7 +82,7 @@ impl<'p, 'a> Nesting<'p, 'a> {
     }
 
     /// Updates the call stack with the next symbol of the stream, and returns what happened.
-    pub fn feed(&mut self, symbol: Symbol) -> NestingStep {
+    pub fn feed_symbol(&mut self, symbol: Symbol) -> NestingStep {
         match symbol {
             Symbol::Enter(counter) | Symbol::Inherited(counter) => {
                 let Some((function, _)) = self.lookup.path(counter) else { return NestingStep::Unknown };

@@ -63,9 +63,9 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
     }
 
     /// Processes the next symbol of the thread's stream.
-    pub fn feed(&mut self, symbol: Symbol) {
+    pub fn feed_symbol(&mut self, symbol: Symbol) {
         let tail = self.tail.take();
-        match self.nesting.feed(symbol) {
+        match self.nesting.feed_symbol(symbol) {
             NestingStep::Entered(frame) => {
                 let function = frame.function;
                 let by_tail = tail.filter(|(_, path)| self.may_call(*path, function));

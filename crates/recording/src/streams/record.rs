@@ -123,7 +123,7 @@ pub fn drain_during<T>(folder: &Path, method: CompressionMethod, run: impl FnOnc
 fn drain(mut recorder: StreamRecorder, is_over: &AtomicBool) -> Result<StreamDrainTotals> {
     let mut pause = MIN_PAUSE;
     while !is_over.load(Ordering::Relaxed) {
-        if recorder.poll()? == 0 {
+        if recorder.drain_full_chunks()? == 0 {
             std::thread::sleep(pause);
             pause = next_longer_pause(pause);
         } else {
@@ -228,7 +228,7 @@ pub fn import_leftover_streams(given: &[PathBuf], destination: &ProfileDestinati
     };
     move_logs(&files_with_extension(folder.path(), LOG_EXTENSION)?, &target)?;
     ensure!(lossy == 0, "the streams of {} are incomplete, because events were lost", plural(lossy.into(), "thread", "threads"));
-    delivered.check()
+    delivered.check_nothing_was_lost()
 }
 
 /// Returns the stream files among the given files and folders, and the raw files that programs without streams wrote to these folders.

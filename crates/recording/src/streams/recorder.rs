@@ -42,7 +42,7 @@ impl<'a> StreamRecorder<'a> {
     }
 
     /// Drains all full chunks and returns how many there were.
-    pub fn poll(&mut self) -> Result<usize> {
+    pub fn drain_full_chunks(&mut self) -> Result<usize> {
         if self.last_search.is_none_or(|last_search| last_search.elapsed() >= STREAM_SEARCH_INTERVAL) {
             self.last_search = Some(Instant::now());
             self.start_new_drains(self.folder)?;
@@ -50,7 +50,7 @@ impl<'a> StreamRecorder<'a> {
         self.divide_memory_among_drains();
         let mut drained = 0;
         for (drain, _) in self.drains.values_mut() {
-            drained += drain.poll()?;
+            drained += drain.drain_full_chunks()?;
         }
         Ok(drained)
     }

@@ -167,7 +167,7 @@ fn thread_report(thread: &LiveThread, event_names: &EventNames, limit: usize) ->
     let mut nesting = Nesting::new(&event_names.places);
     let mut events = Vec::new();
     for symbol in thread.events.iter().filter_map(|event| depth.next_symbol(*event)) {
-        let step = nesting.feed(symbol);
+        let step = nesting.feed_symbol(symbol);
         events.extend(event_report(step, nesting.frames().len(), event_names));
     }
     let shown = if limit == 0 { events.len() } else { limit.min(events.len()) };

@@ -72,7 +72,7 @@ pub fn write_events(run: &str, range: &ShownEvents, folders: &Folders, out: &mut
     }
     let mut events = numbers.filter_map(|(number, symbol)| Some((number, Symbol::from_number(symbol)?)));
     for (number, symbol) in events.by_ref().take(shown) {
-        let step = nesting.feed(symbol);
+        let step = nesting.feed_symbol(symbol);
         let Some(event) = shown_event(&event_names, number, step, nesting.frames().len()) else { continue };
         if range.json {
             write!(out, "{separator}\n{}", serde_json::to_string(&event)?)?;

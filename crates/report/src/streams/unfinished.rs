@@ -61,7 +61,7 @@ fn find_open_path(thread: &LiveThread, names: &EventNames) -> Option<(FunctionIn
     let mut nesting = Nesting::new(&names.places);
     let mut begun: Vec<Vec<Node>> = Vec::new();
     for symbol in thread.events.iter().filter_map(|event| depth.next_symbol(*event)) {
-        match nesting.feed(symbol) {
+        match nesting.feed_symbol(symbol) {
             NestingStep::Entered(_) => begun.push(vec![Node(0)]),
             NestingStep::Path { counter, role, depth } => {
                 begun.resize(depth, Vec::new());

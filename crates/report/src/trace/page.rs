@@ -151,12 +151,12 @@ impl PageCalls {
                 self.open.push(self.calls.len());
                 self.calls.push(PageCall { function: Some(function), calls: 1, depth, from: number, to: number, step });
             }
-            CallStep::Close => self.close(number),
+            CallStep::Close => self.close_call(number),
             CallStep::Block(block) => *self.executed.entry(block).or_default() += 1,
         }
     }
 
-    fn close(&mut self, number: u64) {
+    fn close_call(&mut self, number: u64) {
         let place = self.open.pop().expect("a call that ends has begun");
         self.calls[place].to = number;
         if number - self.calls[place].from >= self.shortest {

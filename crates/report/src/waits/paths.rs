@@ -107,7 +107,7 @@ fn find_paths(
             next += 1;
         }
         number += 1;
-        walk.feed(symbol);
+        walk.feed_symbol(symbol);
         next < order.len() || !walk.open.is_empty()
     })?;
     let mut names: HashMap<u32, Rc<str>> = HashMap::new();
@@ -129,8 +129,8 @@ struct SampleWalk<'p, 'a> {
 }
 
 impl SampleWalk<'_, '_> {
-    fn feed(&mut self, symbol: Symbol) {
-        let NestingStep::Path { counter, role, depth } = self.nesting.feed(symbol) else { return };
+    fn feed_symbol(&mut self, symbol: Symbol) {
+        let NestingStep::Path { counter, role, depth } = self.nesting.feed_symbol(symbol) else { return };
         if self.open.is_empty() {
             return;
         }

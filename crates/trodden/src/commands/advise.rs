@@ -31,7 +31,7 @@ pub fn run(job: &AdviseArguments, color: Color) -> Result<ExitCode> {
         true => properties::collect(driver_context(), units_of_functions(&selection.functions(&view)?))?,
         false => KnownProperties::default(),
     };
-    let advice = selection.advise(&view, &|function| known.get(function.unit.unit, function.map))?;
+    let advice = selection.advise(&view, &|function| known.properties_of_function(function.unit.unit, function.map))?;
     // Loop patterns need the order of iterations, which only a recorded sequence contains.
     let patterns = if selection.includes(AdviceKind::Loop) { find_iteration_patterns(job)? } else { Vec::new() };
     if let Some(file) = &job.sarif {

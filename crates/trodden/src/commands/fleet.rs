@@ -112,7 +112,7 @@ fn merge_untested_counts(job: &FleetPackArguments) -> Result<Profile> {
     let mut profile = merger.into_merged_profile().context("none of the profiles could be read")?;
     match of_copies {
         true => profile.images.retain(is_copy),
-        false => known.check(&profile, &folders)?,
+        false => known.check_known_paths_apply(&profile, &folders)?,
     }
     Ok(profile)
 }

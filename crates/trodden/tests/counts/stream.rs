@@ -180,7 +180,7 @@ fn check_frames_nest(place: &Place, profile: &Profile) -> Vec<(u64, usize)> {
         for thread in log.threads() {
             let (mut nesting, mut unwound, mut uncalled) = (Nesting::new(&places), 0, 0);
             log.visit(thread, 0, |event| {
-                let step = nesting.feed(event);
+                let step = nesting.feed_symbol(event);
                 assert_ne!(step, NestingStep::Unknown);
                 if let NestingStep::Unwound(frames) = step {
                     unwound += frames as u64;

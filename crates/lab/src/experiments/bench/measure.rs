@@ -39,7 +39,7 @@ pub struct PreparedVariant {
 
 impl PreparedVariant {
     pub fn from_variant(variant: &CorpusVariant) -> PreparedVariant {
-        let missing = variant.ensure().err().map(|e| format!("{e:#}"));
+        let missing = variant.ensure_tools_exist().err().map(|e| format!("{e:#}"));
         if let Some(missing) = &missing {
             eprintln!("{} is skipped: {missing}", variant.name());
         }
