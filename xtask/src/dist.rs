@@ -85,8 +85,9 @@ pub fn run(options: &DistOptions) -> Result<()> {
         Some(rpm) => files.push(rpm),
         None => println!("no rpm package, since rpmbuild is not installed (Debian: apt install rpm)"),
     }
-    let bill = output.join(format!("trodden-{VERSION}.cdx.json"));
-    std::fs::write(&bill, notices::render_bill_of_materials(VERSION)?).with_context(|| format!("cannot write {}", bill.display()))?;
+    let bill = output.join(format!("trodden-{PACKAGE_VERSION}.cdx.json"));
+    std::fs::write(&bill, notices::render_bill_of_materials(PACKAGE_VERSION)?)
+        .with_context(|| format!("cannot write {}", bill.display()))?;
     files.push(bill);
     files.push(write_checksums(&output, &files)?);
     files.iter().for_each(|file| println!("{}", file.display()));
@@ -101,7 +102,7 @@ fn write_checksums(output: &Path, files: &[PathBuf]) -> Result<PathBuf> {
     Ok(list)
 }
 
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+const PACKAGE_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Returns the modification time for all files in packages and archives, in seconds since 1970.
 fn source_date_seconds() -> Result<String> {

@@ -11,7 +11,7 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::Instant;
-use trodden_analysis::field::aggregate::{AggregateLimits, Aggregator};
+use trodden_analysis::field::aggregate::{AggregateLimits, FieldReportAggregator};
 use trodden_analysis::field::{FieldReport, UnitReport, hash_user};
 use trodden_unit::Identity;
 
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{reports} reports of {users} users: {:.0} MB, generated in {:.1} s", bytes as f64 / 1e6, clock.elapsed().as_secs_f64());
     reset_peak();
     let clock = Instant::now();
-    let mut aggregator = Aggregator::new(AggregateLimits { memory: (mib as usize) << 20, paths: 10, users: 3 });
+    let mut aggregator = FieldReportAggregator::new(AggregateLimits { memory: (mib as usize) << 20, paths: 10, users: 3 });
     aggregator.add_file(&file)?;
     let mut found = ReportSums::default();
     let sums = aggregator.finish_aggregation(&mut |row| {

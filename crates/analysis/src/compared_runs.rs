@@ -1,6 +1,6 @@
 //! Selects the failing and passing runs to compare, all of one build of one program.
 
-use crate::isolate::Isolation;
+use crate::isolate::FailureIsolation;
 use anyhow::{Context, Result, bail};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -25,8 +25,9 @@ pub struct ComparedRuns<'a> {
 
 /// Reads the runs to compare. Returns their outcomes and paths, and all runs merged into one profile. Only runs of one build of one program
 /// are used, because the paths of different builds cannot be compared. Other runs are skipped, and so are runs with an unknown outcome.
-pub fn read_compared_runs(job: &ComparedRuns) -> Result<(Isolation, Profile)> {
-    let (mut isolation, mut sum, mut maps) = (Isolation::default(), ProfileMerger::new(BuildPolicy::Reject), UnitMapsByIdentity::new());
+pub fn read_compared_runs(job: &ComparedRuns) -> Result<(FailureIsolation, Profile)> {
+    let (mut isolation, mut sum, mut maps) =
+        (FailureIsolation::default(), ProfileMerger::new(BuildPolicy::Reject), UnitMapsByIdentity::new());
     for run in select_build(read_runs(job)?, job.program)? {
         let name = run.file.display().to_string();
         let profile = Profile::recover_with_shared_maps(&run.file, &mut maps)?.profile;

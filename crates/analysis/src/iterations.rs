@@ -11,7 +11,7 @@ use trodden_profile::stream::{CounterLookup, FunctionIndex, IterationReader, Str
 use trodden_profile::{EventToPathTranslator, Profile};
 use trodden_stored::maps::{StreamMaps, load_maps};
 use trodden_stored::{Folders, streams};
-use trodden_text::names::Name;
+use trodden_text::names::DemangledName;
 use trodden_text::words::plural;
 use trodden_unit::{FunctionKey, IterationSet};
 
@@ -109,7 +109,7 @@ pub fn document_counted_iterations(
         length <= deepest,
         "--length is too large: the program counted paths over at most {deepest} iterations. Pass --length {deepest} or less"
     );
-    let names: Vec<Name> = counted.keys().map(|(_, name, _)| Name::from_linkage(name)).collect();
+    let names: Vec<DemangledName> = counted.keys().map(|(_, name, _)| DemangledName::from_linkage(name)).collect();
     let (mut seen, mut shared) = (BTreeSet::new(), BTreeSet::new());
     names.iter().filter(|name| !seen.insert(&name.short)).for_each(|name| _ = shared.insert(&name.short));
     let mut rows = Vec::new();

@@ -49,10 +49,10 @@ pub fn needed_libraries(program: &Path, bytes: &[u8]) -> Result<Vec<NeededLibrar
 
 /// Returns true for a known loader in a system folder. The check is necessary because a program could name any file as its loader.
 fn is_system_loader(path: &str) -> bool {
-    const FOLDERS: &[&str] = &["/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/", "/nix/store/", "/gnu/store/"];
-    const NAMES: &[&str] = &["ld-linux-x86-64.so.2", "ld-musl-x86_64.so.1"];
-    let is_below = FOLDERS.iter().any(|folder| path.starts_with(folder)) && !path.contains("/..");
-    is_below && path.rsplit('/').next().is_some_and(|name| NAMES.contains(&name))
+    const SYSTEM_LIBRARY_FOLDERS: &[&str] = &["/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/", "/nix/store/", "/gnu/store/"];
+    const LOADER_NAMES: &[&str] = &["ld-linux-x86-64.so.2", "ld-musl-x86_64.so.1"];
+    let is_below = SYSTEM_LIBRARY_FOLDERS.iter().any(|folder| path.starts_with(folder)) && !path.contains("/..");
+    is_below && path.rsplit('/').next().is_some_and(|name| LOADER_NAMES.contains(&name))
 }
 
 /// Parses the loader's list. The vDSO has no file and is omitted.

@@ -27,7 +27,7 @@ pub enum GraphSource {
         version: u8,
     },
     /// The graph was recovered from machine code, unwind tables and relocations.
-    RecoveredProfile,
+    Recovered,
 }
 
 impl fmt::Display for GraphSource {
@@ -220,7 +220,7 @@ pub enum Doubt {
     /// An indirect jump is assumed to be a tail call, because the stack has the same depth as at the function's entry.
     AssumedTailCall,
     /// Two instructions overlap in memory.
-    ProfileOverlap,
+    Overlap,
     /// Control reaches bytes that are not a valid instruction.
     Undecodable,
     /// A branch leads to an address outside the code.

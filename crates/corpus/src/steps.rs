@@ -55,8 +55,8 @@ pub fn cargo() -> Command {
 
 /// Logs a headline, with the time since the first headline.
 pub fn log_headline(text: &str) {
-    static STARTED: OnceLock<Instant> = OnceLock::new();
-    match STARTED.get_or_init(Instant::now).elapsed().as_secs() {
+    static START_TIME: OnceLock<Instant> = OnceLock::new();
+    match START_TIME.get_or_init(Instant::now).elapsed().as_secs() {
         0 => log::info!("\n== {text}"),
         seconds => log::info!("\n== {text} (after {seconds} s)"),
     }

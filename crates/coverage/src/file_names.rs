@@ -10,7 +10,7 @@ use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_analysis::changes::normalize;
 use trodden_profile::{ImageProfile, Profile};
-use trodden_report::{Function, View};
+use trodden_report::{Function, ProfileView};
 
 /// For each image of a profile, matches the names of its source files. The entry is `None` if the image has no coverage mapping.
 #[derive(Debug, Default)]
@@ -18,7 +18,10 @@ pub struct FileNames(Vec<Option<ImageFiles>>);
 
 impl FileNames {
     /// Matches the file names of the given images. Fails if a mapping is corrupt.
-    pub fn new<'m>(view: &View, images: impl IntoIterator<Item = (&'m ImageProfile, &'m ImageCoverageMapping)>) -> Result<FileNames> {
+    pub fn new<'m>(
+        view: &ProfileView,
+        images: impl IntoIterator<Item = (&'m ImageProfile, &'m ImageCoverageMapping)>,
+    ) -> Result<FileNames> {
         let mut all = FileNames::default();
         all.0.resize_with(view.profile.images.len(), || None);
         for (image, mapping) in images {

@@ -5,7 +5,7 @@ use crate::CoverageMapping;
 use anyhow::{Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_analysis::changes::{ChangedLines, normalize};
-use trodden_report::View;
+use trodden_report::ProfileView;
 use trodden_report::view::MappedLines;
 
 /// Execution counts by file and line. Lines without code are absent.
@@ -52,7 +52,7 @@ impl LineExecutions {
 }
 
 /// Returns the line counts of those programs that have a coverage mapping. Files have their names in debug information.
-pub fn mapped_lines(view: &View, mapping: &CoverageMapping) -> Result<MappedLines> {
+pub fn mapped_lines(view: &ProfileView, mapping: &CoverageMapping) -> Result<MappedLines> {
     let lines = LineExecutions::from_mapping(mapping)?.0;
     let in_code: BTreeSet<String> =
         view.profile.images.iter().flat_map(|i| &i.units).flat_map(|u| &u.map.files).map(|f| normalize(f)).collect();

@@ -3,7 +3,7 @@
 //! The mapping is in two sections that are not loaded (`__llvm_covmap`, `__llvm_covfun`) and a loaded one (`__llvm_prf_names`). If a
 //! program was rebuilt after the run, `llvm-cov` shows the counts that still match without any warning, so build IDs are compared first.
 
-use crate::caveats::{Caveat, CaveatReason, mark_page, mark_sources};
+use crate::caveats::{CaveatReason, CoverageCaveat, mark_page, mark_sources};
 use crate::demangled;
 use crate::file_names::FileNames;
 use crate::files::FilePatterns;
@@ -22,7 +22,7 @@ use trodden_analysis::changes::normalize;
 use trodden_launch::temporary::{TemporaryFolder, create_folder_in};
 use trodden_profile::edges::FunctionEdges;
 use trodden_profile::{EdgeCounts, ImageProfile, Profile};
-use trodden_report::View;
+use trodden_report::ProfileView;
 use trodden_report::words::plural;
 use trodden_unit::EdgeProfile;
 
@@ -69,7 +69,7 @@ pub struct CoverageMapping {
     /// Translates file names between the coverage mapping and debug information.
     pub(crate) names: FileNames,
     /// Functions for which some of LLVM's counts could not be corrected.
-    pub(crate) caveats: Vec<Caveat>,
+    pub(crate) caveats: Vec<CoverageCaveat>,
 }
 
 impl CoverageMapping {
@@ -80,7 +80,7 @@ impl CoverageMapping {
         let mut images = check_images(profile, &wanted.objects)?;
         let folder = create_folder_in(tools.temporary, "trodden-coverage-")?;
         let mut caveats = Vec::new();
-        let view = View::from_profile(profile);
+        let view = ProfileView::from_profile(profile);
         let mappings: Vec<ImageCoverageMapping> = images.iter().map(|image| read_mapping(image)).collect::<Result<_>>()?;
         let names = FileNames::new(&view, counted_images(profile).into_iter().zip(&mappings))?;
         if !wanted.llvm_cov_counts {
@@ -112,7 +112,7 @@ impl CoverageMapping {
     /// Marks functions whose counts could not be corrected on the pages that `llvm-cov show` wrote to `folder`. Logs the functions that are
     /// on no page.
     pub fn mark_pages(&self, folder: &Path) -> Result<()> {
-        let mut by_file: BTreeMap<&str, Vec<&Caveat>> = BTreeMap::new();
+        let mut by_file: BTreeMap<&str, Vec<&CoverageCaveat>> = BTreeMap::new();
         self.caveats.iter().for_each(|caveat| by_file.entry(&caveat.file).or_default().push(caveat));
         let mut unmarked = Vec::new();
         for (file, caveats) in by_file {
@@ -172,7 +172,7 @@ impl CoverageMapping {
         }
         let mut export = serde_json::from_slice(&exported).context("llvm-cov's export is not valid JSON")?;
         demangled::demangle_json(&mut export);
-        export["not_exact"] = self.caveats.iter().map(Caveat::json).collect();
+        export["not_exact"] = self.caveats.iter().map(CoverageCaveat::json).collect();
         serde_json::to_vec(&export).context("cannot convert the coverage export to JSON")
     }
 
@@ -226,7 +226,7 @@ impl CoverageMapping {
     }
 }
 
-fn log_caveats(caveats: &[&Caveat]) {
+fn log_caveats(caveats: &[&CoverageCaveat]) {
     let Some(first) = caveats.first() else { return };
     let more = match caveats.len() {
         1 => String::new(),
@@ -238,7 +238,7 @@ fn log_caveats(caveats: &[&Caveat]) {
 /// Computes the counters of all functions. An image is replaced by copies with a corrected mapping if calls did not return, or if
 /// `llvm-cov` would confuse functions of several programs.
 fn write_corrected_profile(
-    view: &View,
+    view: &ProfileView,
     images: &[PathBuf],
     mappings: &[ImageCoverageMapping],
     names: &FileNames,
@@ -269,9 +269,9 @@ fn write_corrected_profile(
             corrected.push(file);
         }
     }
-    let mut caveats: Vec<Caveat> = not_executed.into_caveats().into_iter().collect();
+    let mut caveats: Vec<CoverageCaveat> = not_executed.into_caveats().into_iter().collect();
     let not_shown = std::mem::take(&mut instances.not_shown).into_iter();
-    caveats.extend(not_shown.map(|function| Caveat { file: String::new(), line: 0, function, reason: CaveatReason::NotShown }));
+    caveats.extend(not_shown.map(|function| CoverageCaveat { file: String::new(), line: 0, function, reason: CaveatReason::NotShown }));
     // Each crate has its own instances of a generic or inlined function, whose caveats would otherwise be repeated.
     let mut known = HashSet::new();
     caveats.retain(|caveat| known.insert((caveat.file.clone(), caveat.line, caveat.name(), caveat.reason)));
@@ -281,7 +281,7 @@ fn write_corrected_profile(
 struct CorrectedCounts {
     functions: Vec<FunctionEdges>,
     images: Vec<PathBuf>,
-    caveats: Vec<Caveat>,
+    caveats: Vec<CoverageCaveat>,
 }
 
 fn read_mapping(image: &Path) -> Result<ImageCoverageMapping> {

@@ -5,7 +5,7 @@
 //! 0. *Gap regions* set line counts without counting as regions; they cover the rest of a region after the call. LLVM's
 //! `CoverageMappingReader.cpp` defines the format, versions 6 and 7 (LLVM 14 to 22).
 
-use crate::caveats::{CallEndCache, Caveat, CaveatReason};
+use crate::caveats::{CallEndCache, CaveatReason, CoverageCaveat};
 use crate::demangled::linkage_name;
 use crate::file_names::FileNames;
 use crate::instances::FunctionInstances;
@@ -18,8 +18,8 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use trodden_analysis::changes::normalize;
 use trodden_profile::ImageProfile;
-use trodden_report::View;
-use trodden_report::lines::{Direction, FileCounts, LineCounts};
+use trodden_report::ProfileView;
+use trodden_report::lines::{BranchDirection, FileCounts, LineCounts};
 
 /// What the paths reveal about functions in which some executions ended early, by a call that did not return or a signal.
 pub struct NotExecutedCode {
@@ -32,11 +32,11 @@ pub struct NotExecutedCode {
     stops: ExecutionStops,
     /// For each function, given by its declaration, the parts that follow a position where an execution ended.
     parts_after_stops: HashMap<FunctionPosition, BTreeSet<SourceSpan>>,
-    caveats: BTreeSet<Caveat>,
+    caveats: BTreeSet<CoverageCaveat>,
 }
 
 impl NotExecutedCode {
-    pub fn from_view(view: &View, images: &[&ImageProfile], names_of_files: &FileNames) -> NotExecutedCode {
+    pub fn from_view(view: &ProfileView, images: &[&ImageProfile], names_of_files: &FileNames) -> NotExecutedCode {
         let (mut names, mut optimised) = (HashSet::new(), HashSet::new());
         for function in view.functions.iter().filter(|f| !f.paths.are_all_paths_finished()) {
             let map = &function.unit.map;
@@ -89,7 +89,7 @@ impl NotExecutedCode {
             let files = normalized_paths(mapping, &record, &function);
             let Some(place) = find_declaration(&function, &files) else { continue };
             let mut mark = |reason| {
-                let caveat = Caveat { file: place.0.clone(), line: place.1.0, function: name.clone(), reason };
+                let caveat = CoverageCaveat { file: place.0.clone(), line: place.1.0, function: name.clone(), reason };
                 self.caveats.insert(caveat);
             };
             reasons.into_iter().for_each(&mut mark);
@@ -120,7 +120,7 @@ impl NotExecutedCode {
         Ok(())
     }
 
-    pub fn into_caveats(self) -> BTreeSet<Caveat> {
+    pub fn into_caveats(self) -> BTreeSet<CoverageCaveat> {
         self.caveats
     }
 
@@ -281,7 +281,7 @@ fn zero_unexecuted_regions(regions: &mut Vec<CodeRegion>, counts: &FileCounts, e
         let is_only_condition = || is_unoptimised && conditions.get(&line) == Some(&1);
         let is_dead = dead.is_dead(region, counts);
         let has_sides = region.is_branch() && is_only_condition();
-        for (counter, direction) in region.counters.iter_mut().zip([Direction::True, Direction::False]) {
+        for (counter, direction) in region.counters.iter_mut().zip([BranchDirection::True, BranchDirection::False]) {
             if *counter != RegionCounter::ZERO && (is_dead || (has_sides && !is_direction_taken(counts, line, direction))) {
                 *counter = zero;
                 changed = true;
@@ -295,7 +295,7 @@ fn zero_unexecuted_regions(regions: &mut Vec<CodeRegion>, counts: &FileCounts, e
 
 /// Returns true if the branch on a line took the direction, and also if there are several branches on the line, which cannot be
 /// distinguished.
-fn is_direction_taken(counts: &FileCounts, line: u64, direction: Direction) -> bool {
+fn is_direction_taken(counts: &FileCounts, line: u64, direction: BranchDirection) -> bool {
     let line = line as u32;
     let mut branches = counts.branches.range((line, 0)..=(line, u32::MAX)).map(|(_, directions)| directions);
     match (branches.next(), branches.next()) {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use trodden_analysis::{PathCombinationCounts, combinations};
 use trodden_profile::FunctionPaths;
 use trodden_report::coverage::{count_combinations, describe_untested_paths};
-use trodden_report::{Function, View};
+use trodden_report::{Function, ProfileView};
 
 /// The code of a function, which several programs may contain.
 pub struct FunctionCode<'v, 'a> {
@@ -30,7 +30,7 @@ impl FunctionCode<'_, '_> {
 }
 
 /// Groups the functions of all programs by their code. The group with the most executed instructions comes first.
-pub fn group_by_code<'v, 'a>(view: &'v View<'a>, names: &FileNames) -> Vec<FunctionCode<'v, 'a>> {
+pub fn group_by_code<'v, 'a>(view: &'v ProfileView<'a>, names: &FileNames) -> Vec<FunctionCode<'v, 'a>> {
     let mut groups: BTreeMap<_, Vec<&Function>> = BTreeMap::new();
     let mut ordinals: BTreeMap<_, usize> = BTreeMap::new();
     for function in distinct_functions(view) {
@@ -52,7 +52,7 @@ pub fn group_by_code<'v, 'a>(view: &'v View<'a>, names: &FileNames) -> Vec<Funct
 
 /// Returns the functions of a profile. If several units of an image contain a copy of a function, returns only the copy with the most
 /// executed paths.
-fn distinct_functions<'v, 'a>(view: &'v View<'a>) -> Vec<&'v Function<'a>> {
+fn distinct_functions<'v, 'a>(view: &'v ProfileView<'a>) -> Vec<&'v Function<'a>> {
     let mut best: BTreeMap<_, &Function> = BTreeMap::new();
     for (at, function) in view.functions.iter().enumerate() {
         let which = if function.map.local { at + 1 } else { 0 };

@@ -16,7 +16,7 @@ use trodden_analysis::changes::normalize;
 use trodden_flow::{Edge, Node};
 use trodden_profile::forks::balance_forks;
 use trodden_profile::{FunctionPaths, ImageProfile};
-use trodden_report::View;
+use trodden_report::ProfileView;
 use trodden_report::inlined::{count_call_returns, count_stops_by_block};
 use trodden_report::view::{Function, file_of};
 use trodden_unit::{EdgeKind, SourcePosition};
@@ -44,7 +44,7 @@ pub struct ExecutionStops {
 
 impl ExecutionStops {
     /// Collects the stops of all functions. The index of an image is its position in `images`.
-    pub fn from_view(view: &View, images: &[&ImageProfile], names_of_files: &FileNames) -> ExecutionStops {
+    pub fn from_view(view: &ProfileView, images: &[&ImageProfile], names_of_files: &FileNames) -> ExecutionStops {
         let mut stops = ExecutionStops::default();
         let tail_calls = RelevantTailCalls::new(view);
         for function in view.functions.iter().filter(|f| f.is_executed()) {

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_report::inlined::count_stops_by_block;
-use trodden_report::{Function, View};
+use trodden_report::{Function, ProfileView};
 use trodden_unit::EdgeKind;
 
 /// Functions with a tail call that matters, by the address of their function map.
@@ -16,7 +16,7 @@ pub struct RelevantTailCalls(BTreeSet<usize>);
 type CalleeNames<'v> = BTreeSet<Option<&'v str>>;
 
 impl RelevantTailCalls {
-    pub fn new(view: &View) -> RelevantTailCalls {
+    pub fn new(view: &ProfileView) -> RelevantTailCalls {
         let jumps: Vec<(&Function, CalleeNames)> =
             view.executed().map(|function| (function, find_tail_callees(function))).filter(|(_, callees)| !callees.is_empty()).collect();
         if jumps.is_empty() {
@@ -74,7 +74,7 @@ fn find_callees_where_executions_ended<'v>(function: &'v Function) -> CalleeName
 }
 
 /// Returns the names of functions that always returned, including those of library functions.
-fn find_always_returning<'v>(view: &'v View, jumps: &[(&'v Function, CalleeNames<'v>)]) -> BTreeSet<&'v str> {
+fn find_always_returning<'v>(view: &'v ProfileView, jumps: &[(&'v Function, CalleeNames<'v>)]) -> BTreeSet<&'v str> {
     let mut finished: BTreeMap<&str, bool> = BTreeMap::new();
     for function in &view.functions {
         let ends = |kind| function.map.graph.flow_edges().zip(&function.paths.edges).any(|(edge, count)| edge.kind == kind && *count > 0);

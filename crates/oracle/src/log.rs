@@ -7,8 +7,8 @@
 use crate::counts::{UnitCounts, counts_of, decode};
 use crate::error::OracleError;
 use crate::probes::ProbePurpose;
-use crate::subject::{ProbedProgram, Subject, SubjectOutcome, SubjectRun};
-use crate::tools::Toolkit;
+use crate::subject::{OracleSubject, ProbedProgram, SubjectOutcome, SubjectRun};
+use crate::tools::OracleTools;
 use crate::verdict::{CountDifference, CountVerdict};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -40,7 +40,7 @@ enum LogStep {
 ///
 /// # Errors
 /// A tool fails, the program cannot be run, or the log is full or corrupt.
-pub fn replay_log(subject: &Subject, tools: &Toolkit, run: &SubjectRun) -> Result<(SubjectOutcome, LogReplay), OracleError> {
+pub fn replay_log(subject: &OracleSubject, tools: &OracleTools, run: &SubjectRun) -> Result<(SubjectOutcome, LogReplay), OracleError> {
     let probed = subject.with_probes(tools, ProbePurpose::Log, MAX_LOG_BYTES, false)?;
     let file = subject.folder.join("log-of-steps");
     if file.exists() {
@@ -123,7 +123,7 @@ struct Activation {
 }
 
 impl LogReplay {
-    fn new(subject: &Subject, probed: &ProbedProgram, records: &[u64]) -> Result<LogReplay, OracleError> {
+    fn new(subject: &OracleSubject, probed: &ProbedProgram, records: &[u64]) -> Result<LogReplay, OracleError> {
         let mut walks: Vec<Vec<LogWalk>> = Vec::new();
         let mut owner = Vec::new();
         for (u, (unit, functions)) in subject.units.iter().zip(&probed.functions).enumerate() {
@@ -166,7 +166,7 @@ impl LogReplay {
     ///
     /// # Errors
     /// A map is corrupt.
-    pub fn check(&self, subject: &Subject, counts: &[UnitCounts]) -> Result<CountVerdict, OracleError> {
+    pub fn check(&self, subject: &OracleSubject, counts: &[UnitCounts]) -> Result<CountVerdict, OracleError> {
         let mut verdict = CountVerdict::default();
         for ((unit, counted), observed) in subject.units.iter().zip(counts).zip(&self.units) {
             for (function, observed) in unit.map.functions.iter().zip(observed) {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use trodden_oracle::check::{CheckVariant, check, check_sources};
 use trodden_oracle::delta::DeltaLimits;
 use trodden_oracle::interesting::compare;
-use trodden_oracle::{OracleError, Toolkit, delta, random, step, untested};
+use trodden_oracle::{OracleError, OracleTools, delta, random, step, untested};
 use trodden_profile::Profile;
 
 /// Check path profiles against independent oracles.
@@ -205,7 +205,7 @@ fn write_branches(output: &Path, window: Option<usize>, interval: u64, command: 
 
 fn check_files(sources: &[PathBuf], options: &[String]) -> Result<ExitCode, OracleError> {
     let folder = tempfile::tempdir().map_err(OracleError::file(&std::env::temp_dir()))?;
-    let tools = Toolkit::prepare(folder.path())?;
+    let tools = OracleTools::prepare(folder.path())?;
     let is_c = sources.iter().all(|s| s.extension().is_some_and(|e| e == "c"));
     let language = if is_c { random::RandomLanguage::C } else { random::RandomLanguage::Cxx };
     let mut differences = 0;
@@ -223,7 +223,7 @@ fn check_files(sources: &[PathBuf], options: &[String]) -> Result<ExitCode, Orac
 
 fn check_random_programs(seeds: std::ops::Range<u64>, keep: Option<PathBuf>) -> Result<ExitCode, OracleError> {
     let folder = tempfile::tempdir().map_err(OracleError::file(&std::env::temp_dir()))?;
-    let tools = Toolkit::prepare(folder.path())?;
+    let tools = OracleTools::prepare(folder.path())?;
     let (mut checked, mut functions, mut unfinished, mut by_pgo, mut wrong) = (0, 0, 0, 0, 0);
     for seed in seeds {
         let program = random::program(seed);

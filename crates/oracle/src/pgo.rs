@@ -9,9 +9,9 @@
 use crate::counts::{UnitCounts, counts_of, decode};
 use crate::error::OracleError;
 use crate::probes::strip_memory_attribute;
-use crate::subject::{Subject, SubjectOutcome, SubjectRun, SubjectUnit};
+use crate::subject::{OracleSubject, SubjectOutcome, SubjectRun, SubjectUnit};
 use crate::text::TextModule;
-use crate::tools::{Toolkit, run};
+use crate::tools::{OracleTools, run};
 use crate::verdict::CountVerdict;
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -42,8 +42,8 @@ struct UnitProfileDump {
 /// Builds the program with LLVM's counters and trodden's probes, runs it once, and compares the counts of every function.
 /// `left_by_tail_call` lists functions with a tail call that did not return (see [`crate::probes`]), for which LLVM's counts are wrong.
 pub fn check(
-    subject: &Subject,
-    tools: &Toolkit,
+    subject: &OracleSubject,
+    tools: &OracleTools,
     run: &SubjectRun,
     left_by_tail_call: &[String],
 ) -> Result<(SubjectOutcome, CountVerdict), OracleError> {
@@ -76,7 +76,7 @@ pub fn check(
 }
 
 /// Finds, for each non-local function, the unit whose copy the linker chose: the unit with counts, or else the first unit.
-fn count_linked_copies<'a>(subject: &'a Subject, paths: &[UnitCounts]) -> HashMap<&'a str, usize> {
+fn count_linked_copies<'a>(subject: &'a OracleSubject, paths: &[UnitCounts]) -> HashMap<&'a str, usize> {
     let mut kept = HashMap::new();
     for (at, (unit, counted)) in subject.units.iter().zip(paths).enumerate() {
         for function in unit.map.functions.iter().filter(|f| !f.local) {
@@ -90,7 +90,7 @@ fn count_linked_copies<'a>(subject: &'a Subject, paths: &[UnitCounts]) -> HashMa
     kept
 }
 
-fn build_program(subject: &Subject, tools: &Toolkit) -> Result<PathBuf, OracleError> {
+fn build_program(subject: &OracleSubject, tools: &OracleTools) -> Result<PathBuf, OracleError> {
     let mut objects = HashMap::new();
     for unit in &subject.units {
         let (named, counting, object) =
@@ -126,24 +126,24 @@ __attribute__((destructor(101))) static void write_at_the_end(void) {
 }
 ";
 
-fn build_profile_writer(subject: &Subject, tools: &Toolkit) -> Result<PathBuf, OracleError> {
+fn build_profile_writer(subject: &OracleSubject, tools: &OracleTools) -> Result<PathBuf, OracleError> {
     let (source, object) = (subject.folder.join("writer.c"), subject.folder.join("writer.o"));
     fs::write(&source, PROFILE_WRITER_SOURCE).map_err(OracleError::file(&source))?;
     run(tools.command("clang").args(["-O2", "-fPIC", "-c"]).arg(&source).arg("-o").arg(&object))?;
     Ok(object)
 }
 
-fn merge_profile(subject: &Subject, tools: &Toolkit, raw: &Path) -> Result<PathBuf, OracleError> {
+fn merge_profile(subject: &OracleSubject, tools: &OracleTools, raw: &Path) -> Result<PathBuf, OracleError> {
     let merged = subject.folder.join("pgo.profdata");
     run(tools.command("llvm-profdata").arg("merge").arg(raw).arg("-o").arg(&merged))?;
     Ok(merged)
 }
 
-fn counting_module_path(subject: &Subject, unit: &SubjectUnit) -> PathBuf {
+fn counting_module_path(subject: &OracleSubject, unit: &SubjectUnit) -> PathBuf {
     subject.derived_file(unit, "pgo", "ll")
 }
 
-fn named_module_path(subject: &Subject, unit: &SubjectUnit) -> PathBuf {
+fn named_module_path(subject: &OracleSubject, unit: &SubjectUnit) -> PathBuf {
     subject.derived_file(unit, "named", "ll")
 }
 
@@ -161,7 +161,7 @@ fn prepare_module(text: &str, unit: &SubjectUnit) -> String {
     out
 }
 
-fn profiled_functions(tools: &Toolkit, profile: &Path) -> Result<HashSet<String>, OracleError> {
+fn profiled_functions(tools: &OracleTools, profile: &Path) -> Result<HashSet<String>, OracleError> {
     let shown = run(tools.command("llvm-profdata").args(["show", "--all-functions"]).arg(profile))?;
     let text = String::from_utf8_lossy(&shown.stdout).into_owned();
     let name = |line: &str| line.strip_prefix("  ").and_then(|l| l.strip_suffix(':')).filter(|l| !l.starts_with(' ')).map(str::to_owned);
@@ -169,9 +169,9 @@ fn profiled_functions(tools: &Toolkit, profile: &Path) -> Result<HashSet<String>
 }
 
 fn dump_unit(
-    subject: &Subject,
+    subject: &OracleSubject,
     unit: &SubjectUnit,
-    tools: &Toolkit,
+    tools: &OracleTools,
     profile: &Path,
     profiled: &HashSet<String>,
 ) -> Result<UnitProfileDump, OracleError> {

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use trodden_oracle::{CountVerdict, OracleError, Subject, SubjectRun, Toolkit, counts, log, pgo, program};
+use trodden_oracle::{CountVerdict, OracleError, OracleSubject, OracleTools, SubjectRun, counts, log, pgo, program};
 use trodden_unit::UnitCache;
 
 pub struct ProgramTrial {
@@ -21,7 +21,7 @@ pub struct ProgramTrial {
 /// Checks the run. Returns the program's exit status if all counts are equal, and 1 otherwise.
 pub fn check(trial: &ProgramTrial) -> Result<ExitCode, OracleError> {
     let folder = tempfile::tempdir().map_err(OracleError::file(&std::env::temp_dir()))?;
-    let tools = Toolkit::prepare(folder.path())?;
+    let tools = OracleTools::prepare(folder.path())?;
     let (name, arguments) = trial.command.split_first().expect("the command line requires a program");
     let run = prepare_run(name, arguments, folder.path())?;
     let store = trial.store.clone().or_else(|| UnitCache::root_from_environment(|name| std::env::var_os(name))).unwrap_or_default();
@@ -42,8 +42,8 @@ pub fn check(trial: &ProgramTrial) -> Result<ExitCode, OracleError> {
 }
 
 fn check_with_log(
-    subject: &Subject,
-    tools: &Toolkit,
+    subject: &OracleSubject,
+    tools: &OracleTools,
     run: &SubjectRun,
     paths: &[counts::UnitCounts],
     text: &mut String,

@@ -24,7 +24,7 @@ use trodden_unit::Identity;
 /// Prefix of the temporary file names under which profiles are written before they are complete.
 pub const TEMPORARY_PREFIX: &str = ".profile-";
 /// Usual file name extension of stored profiles.
-pub const EXTENSION: &str = "trodden";
+pub const PROFILE_EXTENSION: &str = "trodden";
 
 /// The profile that was recovered from a possibly corrupt file.
 #[derive(Clone, Debug)]

@@ -65,7 +65,7 @@ pub mod temporary;
 pub mod weights;
 
 pub use collect::{CollectProblem, CollectedProfile, collect, is_raw_file, raw_files};
-pub use container::{EXTENSION, LostProfilePart, RecoveredProfile, UnitMapsByIdentity};
+pub use container::{LostProfilePart, PROFILE_EXTENSION, RecoveredProfile, UnitMapsByIdentity};
 pub use copies::{CopiesError, CopyDivergence, MergedCopies, merge_copies};
 pub use counts::Counts;
 pub use diff::{DiffOptions, FunctionDifference, PathChange, PathDiff, ProfileDifference, ProfileOverlap, UnitAndFunctionIndex, diff};

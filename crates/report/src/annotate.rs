@@ -1,8 +1,8 @@
 //! A function's source with one of its paths marked.
 //!
 //! The margin shows execution counts of all paths, not only of the marked path. With a coverage mapping, a line's count is the sum over all
-//! copies of the code ([`crate::view::View::mapped`]). Lines on the path are marked, and end with the directions that their branches took.
-//! Inlined code on the path is shown below the line that called it.
+//! copies of the code ([`crate::view::ProfileView::mapped`]). Lines on the path are marked, and end with the directions that their branches
+//! took. Inlined code on the path is shown below the line that called it.
 
 use crate::error::ReportError;
 use crate::escape;
@@ -17,7 +17,7 @@ use crate::source::SourceCache;
 use crate::text::{
     INLINE_INDENT, PageLayout, SOURCE_NOT_FOUND_TEXT, TextOptions, inlined_calls_to_show, paint_taken_branch, render_path, scope_label,
 };
-use crate::view::{Function, View, file_of};
+use crate::view::{Function, ProfileView, file_of};
 use crate::words;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::Node;
@@ -37,7 +37,12 @@ pub struct AnnotateRequest {
 }
 
 /// Writes the annotated source. Fails if no function matches or the function has no path with the requested number.
-pub fn annotate(view: &View, request: &AnnotateRequest, sources: &SourceCache, options: &TextOptions) -> Result<String, ReportError> {
+pub fn annotate(
+    view: &ProfileView,
+    request: &AnnotateRequest,
+    sources: &SourceCache,
+    options: &TextOptions,
+) -> Result<String, ReportError> {
     let functions = select::find_functions(view, &request.function)?;
     let Some((function, others)) = functions.split_first() else { return Ok(String::new()) };
     let page = &PageLayout::new(options);
@@ -80,7 +85,7 @@ impl ShownPath {
     }
 }
 
-fn render_title(view: &View, function: &Function, shown: Option<&ShownPath>, measure: PathMeasure, page: &PageLayout) -> String {
+fn render_title(view: &ProfileView, function: &Function, shown: Option<&ShownPath>, measure: PathMeasure, page: &PageLayout) -> String {
     let place = match (function.file(), function.line()) {
         (Some(file), Some(line)) => format!("  {}:{line}", escape::escape_line(file)),
         _ => String::new(),
@@ -122,7 +127,7 @@ fn render_without_source(function: &Function, shown: Option<&ShownPath>, sources
 }
 
 struct MarkedSource<'a> {
-    view: &'a View<'a>,
+    view: &'a ProfileView<'a>,
     function: &'a Function<'a>,
     counts: LineCounts,
     /// The path's steps, by the file and line at which each is shown. A step in inlined code is shown at the line of the outermost call.
@@ -139,7 +144,7 @@ const MARGIN_WIDTH: usize = 25;
 
 impl<'a> MarkedSource<'a> {
     fn new(
-        view: &'a View<'a>,
+        view: &'a ProfileView<'a>,
         function: &'a Function<'a>,
         shown: Option<&'a ShownPath>,
         sources: &'a SourceCache<'a>,

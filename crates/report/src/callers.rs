@@ -1,6 +1,6 @@
 //! The callers of each function in a report, from a run's streams or counted segments.
 
-use crate::names::Name;
+use crate::names::DemangledName;
 use crate::paint;
 use crate::select::limit;
 use crate::text::{PageLayout, TextOptions};
@@ -124,7 +124,7 @@ impl CallerCounts {
 
     /// Returns functions with their known calls and callers, most called functions first.
     fn most_called_functions(&self, only: Option<&str>) -> Vec<CallersOfFunction> {
-        let name = |key: &(String, String)| Name::from_linkage(&key.1);
+        let name = |key: &(String, String)| DemangledName::from_linkage(&key.1);
         let wanted = self.calls.iter().filter(|(callee, _)| {
             let name = name(callee);
             only.is_none_or(|only| name.matches(only) || name.ends_with(only))

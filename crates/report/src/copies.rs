@@ -8,7 +8,7 @@ use trodden_analysis::copies::{BaselineTimes, CopiesCosts, CopyCosts};
 const BAR_HEIGHT: u32 = 26;
 const LABEL_WIDTH: u32 = 150;
 const MAX_BAR_WIDTH: f64 = 560.0;
-const STYLE: &str = "\
+const STYLE_SHEET: &str = "\
 :root{color-scheme:light dark;--ink:#1b1f24;--line:#d5d9de;--ground:#fff}\
 @media(prefers-color-scheme:dark){:root{--ink:#e6e8eb;--line:#3a4048;--ground:#16191d}}\
 body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:55rem;padding:0 1rem;color:var(--ink);background:var(--ground)}\
@@ -113,7 +113,7 @@ pub fn lines(costs: &CopiesCosts) -> Vec<CostReportLine> {
 pub fn page(costs: &CopiesCosts) -> String {
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
-         <title>Copies</title>\n<style>{STYLE}</style></head><body>\n"
+         <title>Copies</title>\n<style>{STYLE_SHEET}</style></head><body>\n"
     );
     let copies = plural(costs.copies.len() as u128, "copy", "copies");
     let _ = writeln!(out, "<h1>{}</h1><p>{copies}, strategy {}.</p><ul>", escape(&costs.program), costs.strategy);

@@ -1,7 +1,7 @@
 //! Reports on programs that count interprocedural segments, which are chains of nested calls with a path in each function. The reports show
 //! the number of counters, the calls that were inlined or redirected to copies of callees, and comparisons with recorded streams.
 
-use crate::Name;
+use crate::DemangledName;
 use crate::words::plural;
 use serde_json::{Value, json};
 use trodden_analysis::segments::{ComparedSegments, NamedPath, ObservedSegments};
@@ -16,7 +16,7 @@ pub fn segment_counters_json(observed: &ObservedSegments) -> Value {
     let of_image = |(image, found): (&ImageProfile, &CountedSegments)| -> Vec<Value> {
         let function = |statistics: &SegmentCounterStatistics| {
             json!({
-                "function": Name::from_linkage(function_map(image, statistics.function).plain_name()).full,
+                "function": DemangledName::from_linkage(function_map(image, statistics.function).plain_name()).full,
                 "file": unit_map(image, statistics.function).source,
                 "counters": statistics.words,
                 "interesting": statistics.interesting,
@@ -52,7 +52,7 @@ pub fn summarise_counters(observed: &ObservedSegments) -> Vec<String> {
 pub fn describe_differences(compared: &ComparedSegments) -> impl Iterator<Item = String> + '_ {
     compared.differing.iter().take(MAX_DIFFERENCES).map(|(segment, found, expected)| {
         let words: Vec<String> =
-            segment.iter().map(|(_, name, path): &NamedPath| format!("{}:{path}", Name::from_linkage(name).short)).collect();
+            segment.iter().map(|(_, name, path): &NamedPath| format!("{}:{path}", DemangledName::from_linkage(name).short)).collect();
         let times = plural((*found).into(), "time", "times");
         format!("{} was counted {times}, but executed {}", words.join(" > "), plural((*expected).into(), "time", "times"))
     })

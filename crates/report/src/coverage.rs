@@ -143,7 +143,7 @@ struct ShownRow<'r> {
 pub fn page(title: &str, tables: &[CoverageTable]) -> String {
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
-         <title>{0}</title>\n<style>{STYLE}</style>\n<h1>{0}</h1>\n",
+         <title>{0}</title>\n<style>{STYLE_SHEET}</style>\n<h1>{0}</h1>\n",
         escape_html(title)
     );
     out += "<p><i>Untested combinations</i> are paths that no test took, although each of their branch outcomes was taken by some test. \
@@ -172,7 +172,7 @@ pub fn page(title: &str, tables: &[CoverageTable]) -> String {
     out + "</html>\n"
 }
 
-const STYLE: &str = ":root{color-scheme:light dark;--ink:#1c1c1c;--faint:#666;--line:#ddd;--ground:#fff}\
+const STYLE_SHEET: &str = ":root{color-scheme:light dark;--ink:#1c1c1c;--faint:#666;--line:#ddd;--ground:#fff}\
     @media(prefers-color-scheme:dark){:root{--ink:#e6e8eb;--faint:#9aa3ad;--line:#3a4048;--ground:#16191d}}\
     body{font:14px/1.5 system-ui,sans-serif;margin:1rem auto;max-width:75rem;padding:0 1rem;color:var(--ink);background:var(--ground)}\
     h1{font-size:1.5rem}.scroll{overflow-x:auto;margin-bottom:2rem}table{border-collapse:collapse}\

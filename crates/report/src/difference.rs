@@ -3,7 +3,7 @@
 pub mod lines;
 
 use self::lines::{FunctionLines, LineChange, LineDifference};
-use crate::Name;
+use crate::DemangledName;
 use crate::select::limit;
 use crate::view::file_of;
 use crate::words::{base_name, plural};
@@ -35,7 +35,7 @@ pub fn json(found: &ProfileDifference, by_lines: &LineDifference) -> Value {
         })
     };
     let function = |f: &FunctionDifference| {
-        let name = Name::from_linkage(f.map().plain_name());
+        let name = DemangledName::from_linkage(f.map().plain_name());
         json!({
             "function": name.full, "linkage_name": name.linkage, "image": f.image, "source": f.unit.source, "file": declaring_file(f),
             "entries": [f.entries.0.to_string(), f.entries.1.to_string()], "executions": [f.executions.0.to_string(),
@@ -54,7 +54,7 @@ pub fn json(found: &ProfileDifference, by_lines: &LineDifference) -> Value {
 }
 
 fn function_lines_json(function: &FunctionLines) -> Value {
-    let name = Name::from_linkage(&function.name);
+    let name = DemangledName::from_linkage(&function.name);
     let line = |line: &LineChange| {
         json!({
             "lines": [line.lines.0, line.lines.1], "change": path_change_name(line.change),
@@ -83,7 +83,7 @@ pub fn text(found: &ProfileDifference, by_lines: &LineDifference, functions: u64
     line(format!("overlap of the paths' shares: {:.2} % of executions, {:.2} % of instructions", overlap[0], overlap[1]));
     let mut hidden_functions = 0;
     for function in &found.functions {
-        let name = Name::from_linkage(function.map().plain_name()).full;
+        let name = DemangledName::from_linkage(function.map().plain_name()).full;
         let (paths, hidden): (Vec<&PathDiff>, Vec<&PathDiff>) = function.paths.iter().partition(|path| !is_negligible(path));
         if paths.is_empty() && !hidden.is_empty() && function.unfinished.0 == function.unfinished.1 {
             hidden_functions += 1;
@@ -122,7 +122,7 @@ pub fn text(found: &ProfileDifference, by_lines: &LineDifference, functions: u64
 
 /// Lists the functions that were executed in only one profile and have no counterpart in the other.
 fn list_functions_in_one_build(found: &ProfileDifference) -> Vec<String> {
-    let list = |names: &[String]| names.iter().map(|n| Name::from_linkage(n).full).collect::<Vec<_>>().join(", ");
+    let list = |names: &[String]| names.iter().map(|n| DemangledName::from_linkage(n).full).collect::<Vec<_>>().join(", ");
     let both = [("only in the first", &found.only_before), ("only in the second", &found.only_after)];
     let executed = both.into_iter().filter(|(_, names)| !names.is_empty());
     executed.map(|(title, names)| format!("\nexecuted {title}: {}", list(names))).collect()
@@ -139,7 +139,7 @@ fn render_by_lines(by_lines: &LineDifference, top: usize) -> String {
 }
 
 fn render_function_lines(function: &FunctionLines, top: usize) -> String {
-    let (name, file) = (Name::from_linkage(&function.name).full, base_name(&function.file));
+    let (name, file) = (DemangledName::from_linkage(&function.name).full, base_name(&function.file));
     let mut out = format!("\n{name}  ({file}; called {} -> {})", function.calls.0, function.calls.1);
     for line in function.lines.iter().take(limit(top)) {
         let (number, counts) = (line.lines.1, line.counts);

@@ -2,7 +2,7 @@
 //!
 //! `trodden graph number` reads the JSON. It uses `entry`, `exit` and `edges`, and ignores the descriptions of blocks and edges.
 
-use crate::names::Name;
+use crate::names::DemangledName;
 use crate::words;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub fn write_dot(unit: &UnitMap, function: &FunctionMap, counts: Option<Executio
     let cuts = find_cuts(function);
     let mut out = String::new();
     let mut write = || -> std::fmt::Result {
-        writeln!(out, "digraph {} {{", quote_dot_text(&Name::from_linkage(&function.name).full))?;
+        writeln!(out, "digraph {} {{", quote_dot_text(&DemangledName::from_linkage(&function.name).full))?;
         writeln!(out, "  node [shape=box, fontname=\"monospace\"];\n  edge [fontname=\"monospace\"];")?;
         for (at, block) in function.blocks.iter().enumerate() {
             let mut label = format!("{at}: {}", words::plural(block.instructions.into(), "instruction", "instructions"));
@@ -63,7 +63,7 @@ pub fn write_dot(unit: &UnitMap, function: &FunctionMap, counts: Option<Executio
 /// Returns the graph as JSON.
 pub fn graph_json(unit: &UnitMap, function: &FunctionMap, counts: Option<ExecutionCountLabels>) -> Value {
     let cuts = find_cuts(function);
-    let name = Name::from_linkage(&function.name);
+    let name = DemangledName::from_linkage(&function.name);
     let edges: Vec<Value> = function.graph.flow_edges().map(|e| json!([node_name(function, e.from), node_name(function, e.to)])).collect();
     let describe = |(at, edge): (usize, trodden_unit::FlowEdge)| {
         let mut described = json!({ "edge": at, "kind": words::describe_edge_condition(&edge) });

@@ -1,6 +1,6 @@
 //! Errors that prevent a report.
 
-/// The reason why a report cannot be written. A corrupt function map is not such a reason: [`crate::View::corrupt`] lists it.
+/// The reason why a report cannot be written. A corrupt function map is not such a reason: [`crate::ProfileView::corrupt`] lists it.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     /// No function has the given name.

@@ -8,7 +8,7 @@ use crate::path_listing::PathListing;
 use crate::select::{find_functions, limit, share};
 use crate::source::SourceCache;
 use crate::text::{PageLayout, TextOptions, describe_total, render_path};
-use crate::view::{Function, View};
+use crate::view::{Function, ProfileView};
 use crate::words::{count, percent, plural};
 use serde_json::{Value, json};
 use trodden_analysis::expression::joined::{self, PathPieceChain, PathPieceKey};
@@ -59,7 +59,7 @@ struct MatchedPath {
 /// The matches of an expression, and the functions in which matches may have been missed.
 pub struct ExpressionMatches<'v, 'a> {
     expression: &'v str,
-    view: &'v View<'a>,
+    view: &'v ProfileView<'a>,
     functions: Vec<&'v Function<'a>>,
     matches: Vec<MatchedPath>,
     /// Functions whose paths are counted in pieces, so that it cannot be decided whether an execution matched.
@@ -73,7 +73,7 @@ pub struct ExpressionMatches<'v, 'a> {
 impl<'v, 'a> ExpressionMatches<'v, 'a> {
     /// Finds the paths of a profile that match an expression. `text` is the expression as the user wrote it. Fails if no function has the
     /// name in the expression, or if no block contains one of its positions.
-    pub fn new(expression: &PathExpression, text: &'v str, view: &'v View<'a>) -> Result<ExpressionMatches<'v, 'a>, ReportError> {
+    pub fn new(expression: &PathExpression, text: &'v str, view: &'v ProfileView<'a>) -> Result<ExpressionMatches<'v, 'a>, ReportError> {
         let functions = match &expression.function {
             Some(name) => find_functions(view, name)?,
             None => view.functions.iter().collect(),

@@ -4,7 +4,7 @@ use crate::escape;
 use crate::measure::PathMeasure;
 use crate::paint::{self, Painter, align_left, align_right, truncate_function_name};
 use crate::select::{self, PathSelection, RankedPaths, limit};
-use crate::view::{Function, View};
+use crate::view::{Function, ProfileView};
 use crate::words;
 use trodden_unit::experiment::Spelling;
 
@@ -18,7 +18,13 @@ pub fn describe_share_base(measure: PathMeasure) -> String {
 }
 
 /// Renders the table of executed functions. Returns an empty string if fewer than two functions are selected.
-pub fn render_function_totals(view: &View, selection: &PathSelection, ranking: &RankedPaths, painter: Painter, width: usize) -> String {
+pub fn render_function_totals(
+    view: &ProfileView,
+    selection: &PathSelection,
+    ranking: &RankedPaths,
+    painter: Painter,
+    width: usize,
+) -> String {
     let measure = selection.measure;
     let mut functions: Vec<&Function> = ranking.functions.iter().copied().filter(|f| f.is_executed()).collect();
     if ranking.candidates == 0 || functions.len() < 2 {

@@ -5,10 +5,10 @@ use crate::paint::{self, truncate_text};
 use crate::path_listing::PathListing;
 use crate::source::SourceCache;
 use crate::text::{PageLayout, TextOptions, render_path};
-use crate::view::{Function, View};
+use crate::view::{Function, ProfileView};
 use crate::words::{count, plural};
 use serde_json::{Value, json};
-use trodden_analysis::isolate::{Isolation, RunTally, Suspect, SuspiciousnessFormula, UnitFunction};
+use trodden_analysis::isolate::{FailureIsolation, RunTally, SuspiciousPath, SuspiciousnessFormula, UnitFunction};
 use trodden_flow::DagEdgeId;
 use trodden_unit::experiment::Spelling;
 
@@ -27,15 +27,15 @@ pub struct RankedSuspects<'v, 'a> {
     runs: RunTally,
     formula: SuspiciousnessFormula,
     found: usize,
-    shown: Vec<(Suspect, &'v Function<'a>)>,
+    shown: Vec<(SuspiciousPath, &'v Function<'a>)>,
 }
 
 impl<'v, 'a> RankedSuspects<'v, 'a> {
     /// Ranks the paths of the compared runs. `view` must show the merged profile of all these runs. Fails if no function matches the
     /// selection.
     pub fn new(
-        isolation: &Isolation,
-        view: &'v View<'a>,
+        isolation: &FailureIsolation,
+        view: &'v ProfileView<'a>,
         selection: &SuspectSelection,
     ) -> Result<RankedSuspects<'v, 'a>, crate::ReportError> {
         let functions = view.functions_by_map_index();
@@ -122,12 +122,12 @@ fn edges_of_path(function: &Function, id: u64) -> Vec<DagEdgeId> {
     function.paths.all().find(|p| p.id == id).map_or_else(Vec::new, |p| p.path.to_vec())
 }
 
-fn list_path(function: &Function, suspect: &Suspect) -> Option<PathListing> {
+fn list_path(function: &Function, suspect: &SuspiciousPath) -> Option<PathListing> {
     function.paths.find(suspect.complete, suspect.id).map(|path| PathListing::from_path(function, path))
 }
 
-fn render_suspect_title(rank: usize, suspect: &Suspect, function: &Function, page: &PageLayout) -> String {
-    let Suspect { runs, executed, .. } = suspect;
+fn render_suspect_title(rank: usize, suspect: &SuspiciousPath, function: &Function, page: &PageLayout) -> String {
+    let SuspiciousPath { runs, executed, .. } = suspect;
     let what = if suspect.complete { "path" } else { "unfinished path" };
     let head = format!("{}  {what} {}", page.render_entry(rank, function), suspect.id);
     let taken = format!(

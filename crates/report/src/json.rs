@@ -15,7 +15,7 @@ pub use crate::schema::{SCHEMA_VERSION, number};
 use crate::select::{self, PathSelection, RankedPath};
 use crate::source::SourceCache;
 use crate::text::scope_label;
-use crate::view::{Function, View, file_of};
+use crate::view::{Function, ProfileView, file_of};
 use crate::words;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ use trodden_profile::{PathCount, ProcessEnding, Run, UnfinishedPath};
 use trodden_unit::experiment::Spelling;
 
 /// Returns the output of `trodden report --json`. Fails if no function matches the selection.
-pub fn report(view: &View, selection: &PathSelection, sources: &SourceCache) -> Result<Value, ReportError> {
+pub fn report(view: &ProfileView, selection: &PathSelection, sources: &SourceCache) -> Result<Value, ReportError> {
     let ranking = selection.rank(view)?;
     let place: HashMap<*const Function, usize> = ranking.functions.iter().enumerate().map(|(i, f)| (std::ptr::from_ref(*f), i)).collect();
     let paths = ranking.paths.iter().enumerate().map(|(at, ranked)| {
@@ -50,7 +50,7 @@ pub fn report(view: &View, selection: &PathSelection, sources: &SourceCache) -> 
 
 /// Returns the output of `trodden annotate --json`: a function's source lines with counts, and one of its paths. Fails if no function
 /// matches, or if the function has no path with the requested number.
-pub fn annotate(view: &View, request: &AnnotateRequest, sources: &SourceCache) -> Result<Value, ReportError> {
+pub fn annotate(view: &ProfileView, request: &AnnotateRequest, sources: &SourceCache) -> Result<Value, ReportError> {
     let functions = select::find_functions(view, &request.function)?;
     let shown = functions[0];
     let listing = match shown.paths.unfinished.iter().find(|u| Some(u.id) == request.path) {
@@ -71,7 +71,7 @@ pub fn annotate(view: &View, request: &AnnotateRequest, sources: &SourceCache) -
     }))
 }
 
-fn source_json(view: &View, function: &Function, sources: &SourceCache) -> Value {
+fn source_json(view: &ProfileView, function: &Function, sources: &SourceCache) -> Value {
     let Some(range) = LineRange::from_function(function, sources) else { return Value::Null };
     let counts = LineCounts::from_functions([function]);
     let line = |number| {
@@ -105,7 +105,7 @@ pub fn run_json(run: &Run) -> Value {
     })
 }
 
-fn totals_json(view: &View) -> Value {
+fn totals_json(view: &ProfileView) -> Value {
     let totals = &view.totals;
     json!({
         "executions": number(totals.executions),
@@ -139,7 +139,7 @@ fn image_json(image: &trodden_profile::ImageProfile) -> Value {
     })
 }
 
-fn function_json(view: &View, function: &Function, measure: PathMeasure) -> Value {
+fn function_json(view: &ProfileView, function: &Function, measure: PathMeasure) -> Value {
     let none = SourceCache::new(&|_: &str| None);
     let lost = |l: &trodden_profile::LostPathFragment| {
         let line = crate::path_listing::first_line(function, l.head);

@@ -19,7 +19,7 @@
 //! copies of a source branch are added up by line, column and direction.
 
 use crate::inlined;
-use crate::view::{Function, View, file_of};
+use crate::view::{Function, ProfileView, file_of};
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_analysis::changes::normalize;
 use trodden_flow::Node;
@@ -43,7 +43,7 @@ pub struct FileCounts {
     /// Number of calls to each function declared in the file, by line and linkage name.
     pub functions: BTreeMap<(u32, String), u64>,
     /// Branches by line and column.
-    pub branches: BTreeMap<(u32, u32), BTreeMap<Direction, OutcomeCount>>,
+    pub branches: BTreeMap<(u32, u32), BTreeMap<BranchDirection, OutcomeCount>>,
     /// Lines that follow a call in their block, where every execution of the block stopped in the call.
     pub stopped: BTreeSet<u32>,
 }
@@ -64,7 +64,7 @@ impl FileCounts {
 
 /// An outcome of a branch. Reports list outcomes in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Direction {
+pub enum BranchDirection {
     /// The condition is true.
     True,
     /// The condition is false.
@@ -86,7 +86,7 @@ pub struct OutcomeCount {
     pub taken: u64,
 }
 
-impl View<'_> {
+impl ProfileView<'_> {
     /// Returns the count of a line; `None` if it has none. The coverage mapping has precedence over `derived`, the counts derived from
     /// blocks, if it contains the file.
     pub fn line(&self, derived: &LineCounts, file: &str, line: u32) -> Option<u64> {
@@ -271,13 +271,13 @@ fn ends_unconditionally(function: &Function, block: usize) -> bool {
     kinds.all(|k| matches!(k, EdgeKind::Always | EdgeKind::Return))
 }
 
-fn branch_direction(kind: EdgeKind) -> Option<Direction> {
+fn branch_direction(kind: EdgeKind) -> Option<BranchDirection> {
     match kind {
-        EdgeKind::True => Some(Direction::True),
-        EdgeKind::False => Some(Direction::False),
-        EdgeKind::Case(value) => Some(Direction::Case(value)),
-        EdgeKind::Default => Some(Direction::Default),
-        EdgeKind::Indirect(place) => Some(Direction::Indirect(place)),
+        EdgeKind::True => Some(BranchDirection::True),
+        EdgeKind::False => Some(BranchDirection::False),
+        EdgeKind::Case(value) => Some(BranchDirection::Case(value)),
+        EdgeKind::Default => Some(BranchDirection::Default),
+        EdgeKind::Indirect(place) => Some(BranchDirection::Indirect(place)),
         _ => None,
     }
 }

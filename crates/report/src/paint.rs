@@ -23,7 +23,7 @@ pub const LINE_ON_PATH: Style = Style::new().bold();
 pub const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 
 /// All styles. [`crate::escape`] keeps the escape sequences of these styles and replaces all others.
-pub const PALETTE: [Style; 9] = [TITLE, NAME, DIM, COUNT, BAR, DIRECTION, OTHER_OUTCOME, LINE_ON_PATH, WARNING];
+pub const STYLE_PALETTE: [Style; 9] = [TITLE, NAME, DIM, COUNT, BAR, DIRECTION, OTHER_OUTCOME, LINE_ON_PATH, WARNING];
 
 /// Applies styles to text, or leaves text plain.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ use crate::path_listing::{PathListing, first_line, last_line};
 use crate::source::SourceCache;
 use crate::targets;
 use crate::text::{PageLayout, TextOptions, render_path};
-use crate::view::{Function, View};
+use crate::view::{Function, ProfileView};
 use crate::words::{self, count, plural};
 use serde_json::{Value, json};
 use std::cmp::{Ordering, Reverse};
@@ -49,7 +49,7 @@ pub struct UntestedSelection<'a> {
 #[derive(Clone, Copy)]
 pub struct UntestedReportInput<'v, 'a> {
     /// A view of the profile, from which the known paths were removed.
-    pub view: &'v View<'a>,
+    pub view: &'v ProfileView<'a>,
     /// For each path, the runs that executed it.
     pub sightings: &'v UntestedPathRecorder,
     /// Paths that tests took.
@@ -406,7 +406,7 @@ fn find_edge_lines(edge: &UntestedEdge) -> (Option<u32>, Option<u32>) {
 
 /// Renders a comparison of hot paths: how hot the hottest paths of the tests are in the field. `view` shows the complete profile from the
 /// field.
-pub fn render_hot_paths(view: &View, hot: &[KnownHotPath], share: f64, options: &TextOptions) -> String {
+pub fn render_hot_paths(view: &ProfileView, hot: &[KnownHotPath], share: f64, options: &TextOptions) -> String {
     let page = &PageLayout::new(options);
     let stay = hot.iter().filter(|h| h.rank.is_some_and(|r| r <= hot.len())).count();
     let taken = hot.iter().filter(|h| h.rank.is_some()).count();
@@ -436,7 +436,7 @@ pub fn render_hot_paths(view: &View, hot: &[KnownHotPath], share: f64, options: 
 }
 
 /// Returns the comparison of hot paths as JSON.
-pub fn hot_paths_json(view: &View, hot: &[KnownHotPath], share: f64) -> Value {
+pub fn hot_paths_json(view: &ProfileView, hot: &[KnownHotPath], share: f64) -> Value {
     let functions = view.functions_by_map_index();
     let path = |(at, p): (usize, &KnownHotPath)| {
         let name = functions.get(&p.function).map(|f| f.name.full.as_str());

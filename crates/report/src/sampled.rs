@@ -1,13 +1,13 @@
 //! How a profile was sampled, and estimates of the true number of executions from sampled counts.
 
 use crate::select::RankedPath;
-use crate::view::View;
+use crate::view::ProfileView;
 use crate::words;
 use serde_json::{Map, Value, json};
 use trodden_profile::{BranchSampling, BurstEstimate, Sampling, SamplingSource};
 
 /// Estimates how often a path was executed. Returns `None` if the path's unit was not sampled, or if the samples do not permit an estimate.
-pub fn estimate_executions(view: &View, ranked: &RankedPath) -> Option<BurstEstimate> {
+pub fn estimate_executions(view: &ProfileView, ranked: &RankedPath) -> Option<BurstEstimate> {
     let (sampling, function) = (view.profile.sampling.as_ref()?.bursts()?, ranked.function);
     let index = function.map.first_counter + ranked.path.id;
     let is_sampled = function.unit.map.experiment.is_sampled();

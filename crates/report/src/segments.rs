@@ -9,7 +9,7 @@ use crate::sarif;
 use crate::select::share;
 use crate::source::SourceCache;
 use crate::text::{PageLayout, TextOptions, render_path};
-use crate::view::{Function, View};
+use crate::view::{Function, ProfileView};
 use crate::words::{count, percent, plural};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -62,7 +62,7 @@ impl<'v, 'a> SegmentRanking<'v, 'a> {
         kind: SegmentList,
         depth: usize,
         segments: &[(&'a ImageProfile, Segment, u64)],
-        view: &'v View<'a>,
+        view: &'v ProfileView<'a>,
         top: usize,
         all: SegmentAndExecutionCount,
     ) -> SegmentRanking<'v, 'a> {

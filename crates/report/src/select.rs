@@ -3,8 +3,8 @@
 use crate::error::ReportError;
 use crate::escape;
 use crate::measure::PathMeasure;
-use crate::names::Name;
-use crate::view::{Function, View, file_of};
+use crate::names::DemangledName;
+use crate::view::{Function, ProfileView, file_of};
 use crate::words::base_name;
 use regex_lite::Regex;
 use std::borrow::Cow;
@@ -63,7 +63,7 @@ impl RankedPaths<'_, '_> {
 impl PathSelection {
     /// Selects paths and sorts them by weight, greatest first. Fails if no function matches, or if the pattern is not a valid regular
     /// expression.
-    pub fn rank<'v, 'a>(&self, view: &'v View<'a>) -> Result<RankedPaths<'v, 'a>, ReportError> {
+    pub fn rank<'v, 'a>(&self, view: &'v ProfileView<'a>) -> Result<RankedPaths<'v, 'a>, ReportError> {
         let functions = self.functions(view)?;
         let total = view.total(self.measure);
         let mut paths: Vec<RankedPath> = Vec::new();
@@ -84,7 +84,7 @@ impl PathSelection {
     }
 
     /// Returns the selected functions. Fails like [`PathSelection::rank`].
-    pub fn functions<'v, 'a>(&self, view: &'v View<'a>) -> Result<Vec<&'v Function<'a>>, ReportError> {
+    pub fn functions<'v, 'a>(&self, view: &'v ProfileView<'a>) -> Result<Vec<&'v Function<'a>>, ReportError> {
         match &self.function {
             None => Ok(view.functions.iter().collect()),
             Some(text) => find_functions(view, text),
@@ -104,7 +104,7 @@ pub fn share(part: u128, whole: u128) -> f64 {
 
 /// Returns the functions that match a name or a pattern, most executed first. Fails if no function matches, or if the pattern is not a
 /// valid regular expression.
-pub fn find_functions<'v, 'a>(view: &'v View<'a>, text: &str) -> Result<Vec<&'v Function<'a>>, ReportError> {
+pub fn find_functions<'v, 'a>(view: &'v ProfileView<'a>, text: &str) -> Result<Vec<&'v Function<'a>>, ReportError> {
     let found = matching_names(view.functions.iter().map(|f| &f.name), text)?;
     match found.is_empty() {
         true => Err(ReportError::NoSuchFunction {
@@ -119,8 +119,9 @@ pub fn find_functions<'v, 'a>(view: &'v View<'a>, text: &str) -> Result<Vec<&'v 
 /// Returns the indices of the names that match `text`. Four rules are tried until one yields a match: the name equals `text`; the name ends
 /// with `text`; `text` is a regular expression that matches the name without its parameters; the regular expression matches the full name.
 /// Fails if no name equals or ends with `text`, and `text` is not a valid regular expression.
-pub fn matching_names<'n>(names: impl Iterator<Item = &'n Name> + Clone, text: &str) -> Result<Vec<usize>, ReportError> {
-    let indices = |is: &dyn Fn(&Name) -> bool| names.clone().enumerate().filter(|(_, n)| is(n)).map(|(at, _)| at).collect::<Vec<usize>>();
+pub fn matching_names<'n>(names: impl Iterator<Item = &'n DemangledName> + Clone, text: &str) -> Result<Vec<usize>, ReportError> {
+    let indices =
+        |is: &dyn Fn(&DemangledName) -> bool| names.clone().enumerate().filter(|(_, n)| is(n)).map(|(at, _)| at).collect::<Vec<usize>>();
     let named = indices(&|name| name.matches(text));
     if !named.is_empty() {
         return Ok(named);
@@ -154,7 +155,7 @@ pub fn find_path<'v>(function: &'v Function, id: Option<u64>, measure: PathMeasu
 }
 
 /// Returns the functions into which the named function was inlined, each with the position of the first call.
-fn find_inlining_functions(view: &View, text: &str) -> Vec<(String, String)> {
+fn find_inlining_functions(view: &ProfileView, text: &str) -> Vec<(String, String)> {
     let mut places: BTreeMap<String, (String, u32)> = BTreeMap::new();
     for unit in view.profile.images.iter().flat_map(|image| &image.units) {
         let inlined = unit.map.scopes.iter().filter(|scope| scope.name == text || scope.linkage_name == text);
@@ -171,7 +172,7 @@ fn find_inlining_functions(view: &View, text: &str) -> Vec<(String, String)> {
     places.into_iter().map(|(name, (file, line))| (escape::escape_line(&name), format!("{}:{line}", escape::escape_line(&file)))).collect()
 }
 
-fn find_similar_names(view: &View, text: &str) -> Vec<String> {
+fn find_similar_names(view: &ProfileView, text: &str) -> Vec<String> {
     let text = text.to_lowercase();
     let mut candidates: Vec<(usize, &str)> =
         view.functions.iter().map(|f| (edit_distance(&f.name.short.to_lowercase(), &text), f.name.short.as_str())).collect();

@@ -10,7 +10,7 @@ use crate::path_listing::{ListingStep, PathListing};
 use crate::sampled;
 use crate::select::{self, PathSelection, RankedPath, RankedPaths};
 use crate::source::SourceCache;
-use crate::view::{Function, View, file_of};
+use crate::view::{Function, ProfileView, file_of};
 use crate::words;
 use trodden_unit::{SourcePosition, UnitMap};
 
@@ -35,9 +35,9 @@ const MIN_WIDTH: usize = 60;
 /// Maximum width of a report in columns. Longer lines would be hard to read.
 const MAX_WIDTH: usize = 140;
 
-/// Writes the report. The caller must report undecodable functions ([`View::corrupt`]) and missing source files ([`SourceCache::missing`]).
-/// Fails if no function matches the selection.
-pub fn report(view: &View, selection: &PathSelection, sources: &SourceCache, options: &TextOptions) -> Result<String, ReportError> {
+/// Writes the report. The caller must report undecodable functions ([`ProfileView::corrupt`]) and missing source files
+/// ([`SourceCache::missing`]). Fails if no function matches the selection.
+pub fn report(view: &ProfileView, selection: &PathSelection, sources: &SourceCache, options: &TextOptions) -> Result<String, ReportError> {
     let ranking = selection.rank(view)?;
     let page = &PageLayout::new(options);
     let mut out = render_header(view, page);
@@ -88,7 +88,7 @@ impl PageLayout {
     }
 }
 
-fn render_header(view: &View, page: &PageLayout) -> String {
+fn render_header(view: &ProfileView, page: &PageLayout) -> String {
     let (run, totals) = (&view.profile.run, &view.totals);
     let program = words::program_name(run, view.profile.images.first().map(|i| i.path.as_str()));
     let mut out = format!("{}\n", page.paint(paint::TITLE, &format!("Paths of {}", escape::escape_line(&program))));
@@ -142,7 +142,7 @@ fn render_header(view: &View, page: &PageLayout) -> String {
     out
 }
 
-pub(crate) fn run_summary(view: &View) -> String {
+pub(crate) fn run_summary(view: &ProfileView) -> String {
     let run = &view.profile.run;
     let mut details = Vec::new();
     if run.runs > 1 {
@@ -167,7 +167,7 @@ fn format_executions(number: u128) -> String {
 }
 
 /// Returns a noun phrase for what percentages refer to: the program, or the counted code if only some paths were counted.
-pub(crate) fn describe_total(view: &View) -> &'static str {
+pub(crate) fn describe_total(view: &ProfileView) -> &'static str {
     let is_partial = |unit: &trodden_profile::UnitProfile| unit.map.has_times() || unit.map.functions.iter().any(|f| f.is_partial());
     match view.profile.images.iter().flat_map(|i| &i.units).any(is_partial) {
         true => "the counted code",
@@ -175,7 +175,7 @@ pub(crate) fn describe_total(view: &View) -> &'static str {
     }
 }
 
-fn render_paths_heading(view: &View, selection: &PathSelection, ranking: &RankedPaths, page: &PageLayout) -> String {
+fn render_paths_heading(view: &ProfileView, selection: &PathSelection, ranking: &RankedPaths, page: &PageLayout) -> String {
     let what = describe_share_base(selection.measure);
     if ranking.candidates == 0 {
         let whose = if selection.function.is_some() { "of the selected functions" } else { "of the program" };
@@ -446,7 +446,7 @@ fn render_unfinished(functions: &[&Function], page: &PageLayout) -> String {
     out
 }
 
-fn render_notes(view: &View, functions: &[&Function], page: &PageLayout) -> String {
+fn render_notes(view: &ProfileView, functions: &[&Function], page: &PageLayout) -> String {
     let mut out = String::new();
     let mut note = |text: String| out.push_str(&format!("{} {text}\n", page.paint(paint::WARNING, "note:")));
     let cut: Vec<&str> = functions.iter().filter(|f| f.is_cut() && f.is_executed()).map(|f| f.name.short.as_str()).collect();

@@ -3,7 +3,7 @@
 
 use crate::segments::{SegmentList, SegmentRanking};
 use crate::text::TextOptions;
-use crate::{SourceCache, View, sarif, select};
+use crate::{ProfileView, SourceCache, sarif, select};
 use serde_json::Value;
 use trodden_analysis::segments::{UntestedSegments, UntestedSegmentsOfDepth};
 
@@ -25,7 +25,7 @@ impl<'a> ShownSegments<'a> {
     }
 
     fn map_depths<T>(&self, each: impl Fn(&SegmentRanking) -> T) -> Vec<T> {
-        let view = View::from_profile(&self.untested.observed().profile);
+        let view = ProfileView::from_profile(&self.untested.observed().profile);
         let shown = |d: &UntestedSegmentsOfDepth| {
             each(&SegmentRanking::new(SegmentList::Untested, d.depth, &d.found, &view, select::limit(self.top), d.all))
         };

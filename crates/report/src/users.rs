@@ -5,7 +5,7 @@ use crate::paint::{self, align_right, truncate_function_name};
 use crate::path_listing::{ListedPath, PathListing};
 use crate::source::SourceCache;
 use crate::text::{PageLayout, TextOptions, render_path};
-use crate::view::{Function, View};
+use crate::view::{Function, ProfileView};
 use crate::words::{count, list_names, plural};
 use anyhow::{Result, ensure};
 use serde_json::{Map, Value, json};
@@ -131,7 +131,7 @@ pub fn user_name(user: &FieldUserHash) -> String {
     if *user == [0; 16] { "unknown".into() } else { Identity(*user).to_string() }
 }
 
-fn find_listed_path<'v, 'a>(view: &'v View<'a>, taken: &AggregatedPath) -> Option<ListedPath<'v, 'a>> {
+fn find_listed_path<'v, 'a>(view: &'v ProfileView<'a>, taken: &AggregatedPath) -> Option<ListedPath<'v, 'a>> {
     let has = |f: &&Function| {
         let range = f.map.first_counter..f.map.first_counter.saturating_add(f.map.counters);
         f.unit.unit == taken.unit.unit && f.image.identity == taken.unit.image && range.contains(&taken.counter)
@@ -145,7 +145,7 @@ fn find_listed_path<'v, 'a>(view: &'v View<'a>, taken: &AggregatedPath) -> Optio
 }
 
 /// Renders the paths as text.
-pub fn users_text(view: &View, all: &PathsTakenByUsers, sources: &SourceCache, options: &TextOptions) -> String {
+pub fn users_text(view: &ProfileView, all: &PathsTakenByUsers, sources: &SourceCache, options: &TextOptions) -> String {
     let page = &PageLayout::new(options);
     let PathsTakenByUsers { taken, reports, paths, tomography } = *all;
     let of = format!("in {}", plural(reports.into(), "report", "reports"));
@@ -217,7 +217,7 @@ fn render_estimate(saw: u64, estimate: &UserEstimate, all: u64) -> String {
 }
 
 /// Returns the paths as JSON. The user guide documents the schema.
-pub fn users_json(view: &View, all: &PathsTakenByUsers, sources: &SourceCache) -> Value {
+pub fn users_json(view: &ProfileView, all: &PathsTakenByUsers, sources: &SourceCache) -> Value {
     let path = |(at, PathTakenByUsers { seen: path, estimate }): (usize, &PathTakenByUsers)| {
         let found = find_listed_path(view, path);
         let mut out = found.as_ref().map_or_else(Map::new, |t| json::listing_json(t.function, &t.listing, sources));

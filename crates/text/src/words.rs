@@ -17,17 +17,17 @@ pub fn count(number: u128) -> String {
 
 /// Formats a count in at most five characters: `7`, `12.3k`, `4.56M`.
 pub fn brief(number: u64) -> String {
-    const UNITS: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
+    const UNIT_SUFFIXES: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
     let (mut value, mut unit) = (number as f64, 0);
-    while value >= 999.5 && unit + 1 < UNITS.len() {
+    while value >= 999.5 && unit + 1 < UNIT_SUFFIXES.len() {
         value /= 1000.0;
         unit += 1;
     }
     match unit {
         0 => number.to_string(),
-        _ if value < 9.995 => format!("{value:.2}{}", UNITS[unit]),
-        _ if value < 99.95 => format!("{value:.1}{}", UNITS[unit]),
-        _ => format!("{value:.0}{}", UNITS[unit]),
+        _ if value < 9.995 => format!("{value:.2}{}", UNIT_SUFFIXES[unit]),
+        _ if value < 99.95 => format!("{value:.1}{}", UNIT_SUFFIXES[unit]),
+        _ => format!("{value:.0}{}", UNIT_SUFFIXES[unit]),
     }
 }
 

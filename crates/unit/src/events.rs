@@ -16,7 +16,7 @@ pub enum EventSource {
     /// Ticks of the time-stamp counter. It runs at a constant rate, even while the thread waits, and needs no support by the kernel.
     Tsc,
     /// Cycles of the processor core in user mode.
-    CycleKind,
+    Cycles,
     /// Instructions executed in user mode.
     Instructions,
     /// Accesses to the last-level cache.

@@ -24,7 +24,7 @@ pub enum Placement {
     /// Every node, or every edge.
     Blocks,
     /// Targets of conditional branches.
-    CallTargetsByOffset,
+    Targets,
     /// Edges outside a maximum spanning tree.
     SpanningTree,
     /// Nodes by the paper's algorithm, unchanged.

@@ -48,11 +48,11 @@ impl Default for AdviseOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AdviceKind {
     /// A [`CorrelatedBranches`] branch.
-    CorrelatedBranches,
+    Correlated,
     /// A loop with few iteration patterns ([`LoopPatterns`]).
     Loop,
     /// Computations whose result is already available ([`RedundantBlock`]).
-    RedundantBlock,
+    Redundant,
     /// Two frequent edges that never occur on the same path ([`NeverTogether`]).
     Never,
 }

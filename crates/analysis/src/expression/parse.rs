@@ -26,7 +26,7 @@ impl fmt::Display for ExpressionParseError {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ExpressionToken {
-    AllowedBlocksBetween,
+    Gap,
     Not,
     And,
     Or,

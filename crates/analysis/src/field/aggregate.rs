@@ -82,7 +82,7 @@ pub struct FieldAggregate {
 }
 
 /// Accumulates reports until their sums are computed.
-pub struct Aggregator {
+pub struct FieldReportAggregator {
     sorter: UserPathRowSorter,
     limits: AggregateLimits,
     numbers: HashMap<UnitKey, u32>,
@@ -91,17 +91,17 @@ pub struct Aggregator {
     unmatched: u64,
 }
 
-impl Aggregator {
+impl FieldReportAggregator {
     /// Creates an aggregator for reports of one program.
-    pub fn new(limits: AggregateLimits) -> Aggregator {
+    pub fn new(limits: AggregateLimits) -> FieldReportAggregator {
         let (sorter, numbers) = (UserPathRowSorter::new(limits.memory), HashMap::new());
-        Aggregator { sorter, limits, numbers, reports: 0, copies: None, unmatched: 0 }
+        FieldReportAggregator { sorter, limits, numbers, reports: 0, copies: None, unmatched: 0 }
     }
 
     /// Creates an aggregator for reports of distributed copies. Each report of an unknown user counts as a separate user.
-    pub fn from_copies(limits: AggregateLimits, copies: DistributedCopies) -> Aggregator {
+    pub fn from_copies(limits: AggregateLimits, copies: DistributedCopies) -> FieldReportAggregator {
         let copies = Some((copies, ReportingUsersCounter::new(limits.memory / COPIES_MEMORY_DIVISOR)));
-        Aggregator { copies, ..Aggregator::new(limits) }
+        FieldReportAggregator { copies, ..FieldReportAggregator::new(limits) }
     }
 
     /// Returns the number of reports read so far.
@@ -117,7 +117,7 @@ impl Aggregator {
         // Cache for the common case that a report's unit is the same as the previous unit.
         let mut last: Option<(UnitKey, u32)> = None;
         loop {
-            let Aggregator { sorter, numbers, copies, unmatched, reports: number, .. } = self;
+            let FieldReportAggregator { sorter, numbers, copies, unmatched, reports: number, .. } = self;
             // The units of a copy are consecutive, so remembering the last copy is enough to record each copy once.
             let mut noted = None;
             let more = reports.next(|user, image, unit, path| {

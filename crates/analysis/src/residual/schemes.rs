@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use trodden_stored::Folders;
-use trodden_text::names::Name;
+use trodden_text::names::DemangledName;
 
 const PLACEHOLDER: &str = "{}";
 /// Number of calls in a segment. It is one, because stage I of the second scheme knows the paths up to each call.
@@ -198,7 +198,7 @@ impl SchemeResults {
     /// Returns the names of the segments that scheme `which` finds and the other scheme does not.
     pub fn segments_found_only_by(&self, which: usize) -> Vec<String> {
         let [this, other] = [&self.schemes[which], &self.schemes[1 - which]];
-        let name = |(_, name, path): &NamedPath| format!("{}:{path}", Name::from_linkage(name).short);
+        let name = |(_, name, path): &NamedPath| format!("{}:{path}", DemangledName::from_linkage(name).short);
         let segment = |s: &Vec<NamedPath>| s.iter().map(name).collect::<Vec<_>>().join(" > ");
         this.untested.difference(&other.untested).map(segment).collect()
     }

@@ -15,7 +15,7 @@ use trodden_profile::stream::FunctionIndex;
 use trodden_profile::{ImageProfile, Profile};
 use trodden_stored::Folders;
 use trodden_stored::named::{self, LAST_RUN_NAME};
-use trodden_text::names::Name;
+use trodden_text::names::DemangledName;
 use trodden_unit::{SegmentSet, SegmentSetBuilder};
 
 type SegmentRows<'a> = Vec<(&'a ImageProfile, Segment, u64)>;
@@ -181,7 +181,7 @@ fn is_named((image, segment, _): &(&ImageProfile, Segment, u64), name: &str) -> 
     let parts: Vec<&str> = name.split('>').map(str::trim).collect();
     let is = |at: &FunctionPath, part: &str| {
         part.rsplit_once(':').is_some_and(|(function, path)| {
-            path.parse() == Ok(at.path) && Name::from_linkage(function_map(image, at.function).plain_name()).matches(function)
+            path.parse() == Ok(at.path) && DemangledName::from_linkage(function_map(image, at.function).plain_name()).matches(function)
         })
     };
     parts.len() == segment.len() && segment.iter().zip(parts).all(|(at, part)| is(at, part))

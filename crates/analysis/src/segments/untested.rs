@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use trodden_profile::segments::{Segment, counts_segments, function_map};
 use trodden_profile::{BuildPolicy, ImageProfile, Profile, ProfileMerger};
 use trodden_stored::Folders;
-use trodden_text::names::Name;
+use trodden_text::names::DemangledName;
 use trodden_unit::SegmentSet;
 use trodden_unit::experiment::InputPurpose;
 
@@ -90,7 +90,9 @@ impl<'a> UntestedSegments<'a> {
             let all = (found.len(), found.iter().map(|s| u128::from(s.2)).sum());
             found.retain(|(image, segment, _)| {
                 let ends_in = |name: &str| {
-                    segment.last().is_some_and(|at| Name::from_linkage(function_map(image, at.function).plain_name()).matches(name))
+                    segment
+                        .last()
+                        .is_some_and(|at| DemangledName::from_linkage(function_map(image, at.function).plain_name()).matches(name))
                 };
                 wanted.function.is_none_or(ends_in) && !known.contains(&names_of_segment_paths(image, segment))
             });

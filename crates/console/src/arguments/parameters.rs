@@ -1,7 +1,7 @@
 //! Counting options that several commands share. [`trodden_unit::experiment::exclusions`] checks which options can be combined. Parsing
 //! does not open the files that options name; they are read later, when the settings are resolved.
 
-use super::choices::{Choice, parser_by_spelling, parser_of_choices};
+use super::choices::{ArgumentChoice, parser_by_spelling, parser_of_choices};
 use super::laboratory::CountingChoices;
 use clap::{Args, Command, Parser};
 use std::ffi::OsString;
@@ -57,7 +57,7 @@ pub struct CountingArguments {
     pub sample: bool,
 }
 
-const COVERAGE_CHOICES: [Choice<Observe>; 2] = [
+const COVERAGE_CHOICES: [ArgumentChoice<Observe>; 2] = [
     (Observe::Coverage, "regions", "Regions, and thus lines, functions and branches"),
     (Observe::Mcdc, "mcdc", "Also conditions of decisions (MC/DC)"),
 ];

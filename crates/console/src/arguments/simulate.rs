@@ -1,6 +1,6 @@
 //! Options of `trodden simulate`, and additional options of `trodden-lab simulate`.
 
-use super::choices::{Choice, parser_of_choices};
+use super::choices::{ArgumentChoice, parser_of_choices};
 use clap::{Args, Parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -114,10 +114,10 @@ impl Default for SimulateModel {
     }
 }
 
-const PROFILE_KIND_CHOICES: [Choice<ProfileKind>; 2] =
+const PROFILE_KIND_CHOICES: [ArgumentChoice<ProfileKind>; 2] =
     [(ProfileKind::Table, "table", "Paths in the first table"), (ProfileKind::Complete, "complete", "All paths that the detector found")];
 
-fn accepted_formats() -> Vec<Choice<SourceFormat>> {
+fn accepted_formats() -> Vec<ArgumentChoice<SourceFormat>> {
     let choices = SourceFormat::NAMED.into_iter().filter_map(|(format, name)| {
         let about = match format {
             SourceFormat::Auto => "Detect the format from the start of the file",
@@ -131,7 +131,7 @@ fn accepted_formats() -> Vec<Choice<SourceFormat>> {
     choices.collect()
 }
 
-const PROCESSOR_EVENT_CHOICES: [Choice<ProcessorEvent>; 7] = [
+const PROCESSOR_EVENT_CHOICES: [ArgumentChoice<ProcessorEvent>; 7] = [
     (ProcessorEvent::Instructions, "instructions", "Instructions"),
     (ProcessorEvent::L1Misses, "l1-misses", "First-level cache misses"),
     (ProcessorEvent::L2Misses, "l2-misses", "Second-level cache misses"),
@@ -141,17 +141,17 @@ const PROCESSOR_EVENT_CHOICES: [Choice<ProcessorEvent>; 7] = [
     (ProcessorEvent::CyclePower, "power-cycle", "Cache power, by cycle (needs --model reference)"),
 ];
 
-const PROCESSOR_MODEL_CHOICES: [Choice<ProcessorModel>; 2] =
+const PROCESSOR_MODEL_CHOICES: [ArgumentChoice<ProcessorModel>; 2] =
     [(ProcessorModel::Fast, "fast", "One pass over the instructions"), (ProcessorModel::Reference, "reference", "Simulate cycle by cycle")];
 
-const PRESET_CHOICES: [Choice<Preset>; 4] = [
+const PRESET_CHOICES: [ArgumentChoice<Preset>; 4] = [
     (Preset::BallLarus, "ball-larus", "Acyclic paths of procedures"),
     (Preset::WholeProgram, "whole-program", "Acyclic paths that end at calls and returns"),
     (Preset::ExtendedLoops, "extended-loops", "Paths of procedures that extend across backward branches"),
     (Preset::ExtendedCalls, "extended-calls", "Paths that extend across calls"),
 ];
 
-const OVERFLOW_CHOICES: [Choice<Overflow>; 2] =
+const OVERFLOW_CHOICES: [ArgumentChoice<Overflow>; 2] =
     [(Overflow::Drop, "drop", "Drop the oldest path"), (Overflow::Spill, "spill", "Move the oldest path to memory")];
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use std::path::PathBuf;
-use trodden_console::arguments::choices::{Choice, parser_of_choices};
+use trodden_console::arguments::choices::{ArgumentChoice, parser_of_choices};
 use trodden_console::arguments::places::output_path;
 use trodden_trace::simulation::SourceFormat;
 
@@ -26,7 +26,7 @@ pub struct ConvertArguments {
     pub output: PathBuf,
 }
 
-const SOURCE_FORMAT_CHOICES: [Choice<SourceFormat>; 4] = [
+const SOURCE_FORMAT_CHOICES: [ArgumentChoice<SourceFormat>; 4] = [
     (SourceFormat::Auto, "auto", "Detect the format from the start of the trace, or from the file name (ChampSim)"),
     (SourceFormat::Bt9, "bt9", "A text trace of CBP-5"),
     (SourceFormat::Cbp2025, "cbp2025", "A trace of CBP2025"),

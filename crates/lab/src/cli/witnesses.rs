@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
-use trodden_console::arguments::choices::{Choice, parser_of_choices};
+use trodden_console::arguments::choices::{ArgumentChoice, parser_of_choices};
 use trodden_console::arguments::partition::parse_copies;
 use trodden_witness::{DistributionStrategy, Lookahead, Placement, WitnessJobOrder};
 
@@ -64,14 +64,14 @@ pub struct ReconstructArguments {
     pub truncated: bool,
 }
 
-const DISTRIBUTION_STRATEGY_CHOICES: [Choice<DistributionStrategy>; 4] = [
+const DISTRIBUTION_STRATEGY_CHOICES: [ArgumentChoice<DistributionStrategy>; 4] = [
     (DistributionStrategy::Fine, "fine", "Divide by branch"),
     (DistributionStrategy::Function, "function", "Divide by function"),
     (DistributionStrategy::Grouped, "grouped", "Keep branches together that share a cycle or an edge"),
     (DistributionStrategy::Weighted, "weighted", "Try all groupings and keep the best, by the cost that each job adds to a profile"),
 ];
 
-const PLACEMENT_CHOICES: [Choice<Placement>; 7] = [
+const PLACEMENT_CHOICES: [ArgumentChoice<Placement>; 7] = [
     (Placement::Fewest, "fewest", "The fewest and cheapest that the strategy finds"),
     (Placement::Blocks, "blocks", "Every node, or every edge"),
     (Placement::Targets, "targets", "Targets of conditional branches"),
@@ -81,7 +81,7 @@ const PLACEMENT_CHOICES: [Choice<Placement>; 7] = [
     (Placement::Exact, "exact", "The cheapest set, proven optimal for small functions"),
 ];
 
-const WITNESS_JOB_ORDER_CHOICES: [Choice<WitnessJobOrder>; 2] = [
+const WITNESS_JOB_ORDER_CHOICES: [ArgumentChoice<WitnessJobOrder>; 2] = [
     (WitnessJobOrder::Given, "given", "File order"),
     (WitnessJobOrder::LongestFirst, "longest", "Most expensive first (longest processing time)"),
 ];
@@ -95,7 +95,7 @@ pub enum VerifiedCondition {
     Paper,
 }
 
-const LOOKAHEAD_CHOICES: [Choice<Lookahead>; 2] = [
+const LOOKAHEAD_CHOICES: [ArgumentChoice<Lookahead>; 2] = [
     (Lookahead::NextSymbol, "next", "To the next symbol of the trace"),
     (Lookahead::OwnComponent, "function", "To the next symbol of the branch's function"),
 ];

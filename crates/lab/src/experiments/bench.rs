@@ -19,7 +19,7 @@ pub mod usage;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use instructions::InstructionCounter;
-use measure::{Bench, PreparedVariant};
+use measure::{BenchRunner, PreparedVariant};
 use result::{BenchMachine, BenchOutcome, BenchResult, SCHEMA_VERSION, VariantInfo};
 use result_cache::ResultCache;
 use std::path::{Path, PathBuf};
@@ -160,7 +160,7 @@ fn measure_programs(options: &BenchOptions) -> Result<Option<BenchResult>> {
 }
 
 /// Builds the tools and oracles, and selects the instruction counter. Also returns the result that is to be resumed, or an empty one.
-fn prepare_bench<'a>(options: &BenchOptions, corpus: &'a Corpus, variants: &[CorpusVariant]) -> Result<(Bench<'a>, BenchResult)> {
+fn prepare_bench<'a>(options: &BenchOptions, corpus: &'a Corpus, variants: &[CorpusVariant]) -> Result<(BenchRunner<'a>, BenchResult)> {
     let input = if options.short { CorpusInput::Train } else { CorpusInput::Ref };
     let rounds = options.rounds.unwrap_or(if options.short { 3 } else { 7 });
     if rounds == 0 {
@@ -175,7 +175,7 @@ fn prepare_bench<'a>(options: &BenchOptions, corpus: &'a Corpus, variants: &[Cor
     let ready = variants.iter().map(PreparedVariant::from_variant).collect();
     let cache = ResultCache::in_file(&corpus.folder().join("known.json"));
     let counted = options.instructions_of;
-    let bench = Bench { corpus, variants: ready, input, rounds, counter, counted, oracle, rebuild: options.rebuild, cache };
+    let bench = BenchRunner { corpus, variants: ready, input, rounds, counter, counted, oracle, rebuild: options.rebuild, cache };
     let new = BenchResult {
         schema_version: SCHEMA_VERSION,
         date: steps::output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned(),

@@ -24,7 +24,7 @@ const PUBLISHED_COLOUR: RGBColor = RGBColor(213, 94, 0);
 const SEARCHED_COLOUR: RGBColor = RGBColor(0, 114, 178);
 const INK_COLOUR: RGBColor = RGBColor(40, 40, 40);
 const FAINT_COLOUR: RGBColor = RGBColor(222, 222, 222);
-const FONT: &str = "sans-serif";
+const FONT_FAMILY: &str = "sans-serif";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -168,7 +168,7 @@ fn draw_spans(area: &ChartArea, rows: &[&DeltaRow]) -> DrawResult {
     let max = rows.iter().filter_map(|r| r.published).max().unwrap_or(1).max(10) as f64 * 1.5;
     let paths = rows.iter().map(|r| r.paths).max().unwrap_or(1).max(10) as f64 * 1.5;
     let mut canvas = ChartBuilder::on(area)
-        .caption("Span of the numbers against executed paths", (FONT, 16))
+        .caption("Span of the numbers against executed paths", (FONT_FAMILY, 16))
         .margin(12)
         .x_label_area_size(38)
         .y_label_area_size(58)
@@ -207,7 +207,7 @@ fn draw_ratios(area: &ChartArea, rows: &[&DeltaRow]) -> DrawResult {
     let max = ratios.last().copied().unwrap_or(1.0).max(10.0) * 2.0;
     let min = ratios.first().copied().unwrap_or(1.0).min(0.5);
     let mut canvas = ChartBuilder::on(area)
-        .caption("Ball-Larus delta over ppp's", (FONT, 16))
+        .caption("Ball-Larus delta over ppp's", (FONT_FAMILY, 16))
         .margin(12)
         .x_label_area_size(38)
         .y_label_area_size(58)

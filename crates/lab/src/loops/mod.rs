@@ -25,7 +25,7 @@ use trodden_command::laboratory::driver_context;
 use trodden_console::notes::note;
 use trodden_console::output::{Color, json_text, print_result, resolve_color};
 use trodden_profile::{ImageProfile, Profile};
-use trodden_report::{Function, View};
+use trodden_report::{Function, ProfileView};
 use trodden_stored::named;
 use trodden_unit::{Frame, Identity, InstrumentedImage};
 
@@ -92,7 +92,7 @@ pub fn run(job: &LoopsArguments, color: Color) -> Result<ExitCode> {
             job.program.display()
         );
     }
-    let view = View::from_profile(&profile);
+    let view = ProfileView::from_profile(&profile);
     let hottest = select_hottest(&view, counted, job)?;
     let mut assemblies = HashMap::new();
     let mut loops = Vec::new();
@@ -127,7 +127,11 @@ fn image_profile<'a>(profile: &'a Profile, image: &InstrumentedImage, job: &Loop
 }
 
 /// Returns the loops with the most executed instructions, in all functions or in the selected one.
-fn select_hottest<'a, 'b>(view: &'b View<'a>, image: &ImageProfile, job: &LoopsArguments) -> Result<Vec<(&'b Function<'a>, WeightedLoop)>> {
+fn select_hottest<'a, 'b>(
+    view: &'b ProfileView<'a>,
+    image: &ImageProfile,
+    job: &LoopsArguments,
+) -> Result<Vec<(&'b Function<'a>, WeightedLoop)>> {
     let of_image = || view.executed_instructions().filter(|f| f.image.identity == image.identity);
     let wanted = |f: &&Function| job.function.as_ref().is_none_or(|name| f.name.matches(name));
     if let Some(name) = job.function.as_ref().filter(|_| !of_image().any(|f| wanted(&f))) {

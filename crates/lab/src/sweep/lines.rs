@@ -6,7 +6,7 @@ use std::fmt::Write;
 use trodden_hardware::character::Character;
 
 /// Colours that are distinguishable without colour vision (Okabe and Ito).
-pub const COLOURS: [&str; 8] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#8a8f98"];
+pub const SERIES_COLOURS: [&str; 8] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#8a8f98"];
 const PLOT_WIDTH: f64 = 560.0;
 const PLOT_HEIGHT: f64 = 220.0;
 const LEFT_MARGIN: f64 = 44.0;
@@ -128,7 +128,7 @@ fn append_plot(title: &str, unit: &str, lines: &[PlottedLine], axis: PlotAxis, p
 
 /// Draws a line with its points, and its name below the plot. `place` converts a point to page coordinates.
 fn append_line((name, points): &PlottedLine, number: usize, unit: &str, place: &dyn Fn((f64, f64)) -> (f64, f64), page: &mut String) {
-    let colour = COLOURS[number % COLOURS.len()];
+    let colour = SERIES_COLOURS[number % SERIES_COLOURS.len()];
     let path: Vec<String> = points.iter().map(|p| place(*p)).map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
     let _ = write!(page, "<polyline stroke=\"{colour}\" points=\"{}\" />", path.join(" "));
     for (a, b) in points {

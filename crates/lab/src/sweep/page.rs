@@ -1,12 +1,12 @@
 //! The HTML page of an experiment: overlap of each source and configuration, effects of factors, slowdown, and a table of all results. It
 //! is a single file without scripts. Bars are drawn in SVG, and colours follow the reader's light or dark scheme.
 
-use super::lines::{self, COLOURS, axis_range, escape_html};
+use super::lines::{self, SERIES_COLOURS, axis_range, escape_html};
 use super::results::{SweepOutcome, SweepResults, sort_by_rank};
 use std::fmt::Write;
 use trodden_report::words::plural;
 
-const STYLE: &str = "\
+const STYLE_SHEET: &str = "\
 :root{color-scheme:light dark;--ink:#1b1f24;--faint:#667;--line:#d5d9de;--ground:#fff}\
 @media(prefers-color-scheme:dark){:root{--ink:#e6e8eb;--faint:#9aa3ad;--line:#3a4048;--ground:#16191d}}\
 body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem;color:var(--ink);background:var(--ground)}\
@@ -34,7 +34,7 @@ pub fn render_page(results: &SweepResults) -> String {
     let sources = if names.len() > MAX_NAMED_SOURCES { plural(names.len() as u128, "source", "sources") } else { names.join(", ") };
     let mut page = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
-<title>Hot path tables: {sources}</title><style>{STYLE}</style><h1>Hot path tables: {} of {sources}</h1><p>Metrics: {}.{}</p>",
+<title>Hot path tables: {sources}</title><style>{STYLE_SHEET}</style><h1>Hot path tables: {} of {sources}</h1><p>Metrics: {}.{}</p>",
         plural(results.combinations.len() as u128, "configuration", "configurations"),
         metrics.join(", "),
         describe_constants(results)
@@ -179,7 +179,7 @@ fn render_plot(results: &SweepResults, title: &str, value: &impl Fn(&SweepOutcom
         for (bar, v) in bars.iter().enumerate().filter_map(|(bar, v)| Some((bar, (*v)?))) {
             let (x, above) = (left + 16.0 * bar as f64, y(v));
             let label = format_levels(results, shown[bar]);
-            let (colour, height) = (COLOURS[bar % COLOURS.len()], y(low) - above);
+            let (colour, height) = (SERIES_COLOURS[bar % SERIES_COLOURS.len()], y(low) - above);
             let _ = write!(page, "<rect x={x} y={above} width=13 height={height} fill=\"{colour}\"><title>{label}: {v:.2}</title></rect>");
         }
         let middle = left + 8.0 * shown.len() as f64;
@@ -187,7 +187,7 @@ fn render_plot(results: &SweepResults, title: &str, value: &impl Fn(&SweepOutcom
     }
     for (bar, configuration) in shown.iter().enumerate() {
         let at = PLOT_HEIGHT + 56.0 + 18.0 * bar as f64;
-        let colour = COLOURS[bar % COLOURS.len()];
+        let colour = SERIES_COLOURS[bar % SERIES_COLOURS.len()];
         let _ = write!(page, "<rect x={LEFT_MARGIN} y={} width=12 height=12 fill=\"{colour}\" />", at - 10.0);
         let _ = write!(page, "<text x={} y={at}>{}</text>", LEFT_MARGIN + 18.0, format_levels(results, *configuration));
     }

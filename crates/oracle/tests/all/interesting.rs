@@ -5,14 +5,14 @@ use crate::plain;
 use trodden_flow::NumberingScheme;
 use trodden_oracle::interesting::{InterestingFindings, compare};
 use trodden_oracle::random::RandomNumbers;
-use trodden_oracle::{Toolkit, random};
+use trodden_oracle::{OracleTools, random};
 use trodden_profile::exactness::InexactnessReason;
 
 /// Seeds of programs in C and C++, unless `TRODDEN_ORACLE_SEEDS=FIRST-LAST` is set.
-const SEEDS: std::ops::RangeInclusive<u64> = 0..=1;
+const RANDOM_SEEDS: std::ops::RangeInclusive<u64> = 0..=1;
 
 fn seeds() -> Vec<u64> {
-    let Ok(text) = std::env::var("TRODDEN_ORACLE_SEEDS") else { return SEEDS.collect() };
+    let Ok(text) = std::env::var("TRODDEN_ORACLE_SEEDS") else { return RANDOM_SEEDS.collect() };
     let (first, last) = text.split_once('-').expect("TRODDEN_ORACLE_SEEDS is FIRST-LAST");
     (first.parse().unwrap()..=last.parse().unwrap()).collect()
 }
@@ -20,7 +20,7 @@ fn seeds() -> Vec<u64> {
 #[test]
 fn counts_of_interesting_paths_equal_those_of_a_full_profile() {
     let folder = tempfile::tempdir().unwrap();
-    let tools = Toolkit::prepare(folder.path()).unwrap();
+    let tools = OracleTools::prepare(folder.path()).unwrap();
     let mut all = InterestingFindings::default();
     for seed in seeds() {
         let program = random::program(seed);

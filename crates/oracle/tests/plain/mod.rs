@@ -4,12 +4,12 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trodden_oracle::Toolkit;
+use trodden_oracle::OracleTools;
 use trodden_oracle::random::{RandomLanguage, RandomProgram};
 use trodden_profile::{ProcessEnding, Profile, Run, collect, raw_files};
 
 /// Builds a program at a level of optimisation with the given plugin settings, and links it with the objects in `more`.
-pub fn build(program: &RandomProgram, level: &str, words: &str, more: &[PathBuf], tools: &Toolkit, folder: &Path) -> PathBuf {
+pub fn build(program: &RandomProgram, level: &str, words: &str, more: &[PathBuf], tools: &OracleTools, folder: &Path) -> PathBuf {
     let (driver, name) = if program.language == RandomLanguage::C { ("clang", "subject.c") } else { ("clang++", "subject.cpp") };
     std::fs::create_dir_all(folder).unwrap();
     let path = folder.join("program");

@@ -8,7 +8,7 @@ use crate::model::{Profile, UnitProfile};
 use crate::paths::FunctionPaths;
 use std::collections::HashMap;
 use trodden_partition::Procedure;
-use trodden_text::names::Name;
+use trodden_text::names::DemangledName;
 use trodden_text::words::plural;
 use trodden_unit::{Frame, FunctionMap, Identity, MapError, UnitMap};
 
@@ -40,7 +40,7 @@ pub fn procedures(units: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Resu
     };
     let others: Vec<&FunctionMap> = counted.as_ref().map(is_other).unwrap_or_default();
     if let [first, ..] = others[..] {
-        return Err(ProcedureError::OtherVariant { functions: others.len(), first: Name::from_linkage(&first.name).short });
+        return Err(ProcedureError::OtherVariant { functions: others.len(), first: DemangledName::from_linkage(&first.name).short });
     }
     let calls = estimate_calls_of_program(units)?;
     let procedure = |((unit, frame, map, function), calls): ((usize, &Frame, &UnitMap, &FunctionMap), f64)| {

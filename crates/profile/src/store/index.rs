@@ -5,7 +5,7 @@
 
 use super::names::{profile_path, run_numbers};
 use super::rows::{IMAGES_QUERY, RUNS_QUERY, from_sqlite_integer, insert_run, remove_unused_suites_and_builds, to_sqlite_integer};
-use super::schema::{self, BUSY_TIMEOUT, MIGRATIONS, configure_database, migrate_database};
+use super::schema::{self, BUSY_TIMEOUT, SCHEMA_MIGRATIONS, configure_database, migrate_database};
 use super::{DATABASE_NAME, PROFILES_FOLDER, STREAMS_FOLDER, StoreIndexError};
 use crate::atomic_file::FilePermissions;
 use crate::container::{ProfileHeader, change_run};
@@ -114,7 +114,7 @@ fn connect(path: &Path, store: Option<&Path>) -> Result<Connection, StoreIndexEr
         add_suites_to_profiles(&mut database, folder)?;
     }
     let now = migrate_database(&mut database)?;
-    let known = MIGRATIONS.len() as u64;
+    let known = SCHEMA_MIGRATIONS.len() as u64;
     if now > known {
         return Err(ProfileError::Version { path: path.to_owned(), kind: "run store", found: now, known }.into());
     }

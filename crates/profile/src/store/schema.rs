@@ -10,7 +10,7 @@ const APPLICATION_ID: i64 = 0x5452_4f44;
 pub const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// SQL statements that upgrade each version of the schema to the next. The version is the number of migrations applied.
-pub const MIGRATIONS: &[&str] = &[
+pub const SCHEMA_MIGRATIONS: &[&str] = &[
     SCHEMA,
     "ALTER TABLE runs ADD COLUMN test TEXT; -- name of the test of a suite that the run is",
     "ALTER TABLE runs ADD COLUMN diverged INTEGER NOT NULL DEFAULT 0; -- differences between the copies that counted it",
@@ -84,13 +84,13 @@ pub fn query_schema_version(database: &Connection) -> rusqlite::Result<u64> {
 /// created it.
 pub fn migrate_database(database: &mut Connection) -> rusqlite::Result<u64> {
     let found = query_schema_version(database)?;
-    if found >= MIGRATIONS.len() as u64 {
+    if found >= SCHEMA_MIGRATIONS.len() as u64 {
         return Ok(found);
     }
     let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Another process may have upgraded the schema since the check above.
     let from = query_schema_version(&transaction)?;
-    for (number, step) in MIGRATIONS.iter().enumerate().skip(from as usize) {
+    for (number, step) in SCHEMA_MIGRATIONS.iter().enumerate().skip(from as usize) {
         transaction.execute_batch(step)?;
         transaction.pragma_update(None, "user_version", number as i64 + 1)?;
     }

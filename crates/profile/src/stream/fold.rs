@@ -4,7 +4,7 @@
 
 use super::live::StreamHeader;
 use super::log::StreamLog;
-use super::symbol::Symbol;
+use super::symbol::StreamSymbol;
 use crate::error::ProfileError;
 use crate::private;
 use std::os::unix::ffi::OsStrExt;
@@ -24,7 +24,7 @@ pub fn count_counter_increments(log: &StreamLog) -> Result<Vec<u64>, ProfileErro
             let grammar = log.window(thread, window)?;
             for (symbol, times) in grammar.terminals().iter().zip(grammar.terminal_counts()) {
                 if let Some(count) =
-                    Symbol::from_number(*symbol).and_then(Symbol::counter_to_increment).and_then(|c| counts.get_mut(c as usize))
+                    StreamSymbol::from_number(*symbol).and_then(StreamSymbol::counter_to_increment).and_then(|c| counts.get_mut(c as usize))
                 {
                     *count += times;
                 }

@@ -1,13 +1,13 @@
 //! Stream logs: files with the compressed streams of a run's threads.
 //!
 //! A log is a [container](trodden_container) file: a section with the [`StreamHeader`], then a section for each *frame*. A frame contains
-//! the events of consecutive chunks of one thread, either compressed to a *window* (a grammar of [`Symbol`]s) or plain
+//! the events of consecutive chunks of one thread, either compressed to a *window* (a grammar of [`StreamSymbol`]s) or plain
 //! ([`Event::to_word`](trodden_wire::stream::Event::to_word), 4 bytes each). The section's subject is the thread; its index has the other
 //! fields of the [`LogFrameHeader`]. The log of a finished recording contains only windows. Plain events occur in journals, which belong to
 //! windows that are not finished ([`super::builder`]).
 
 use super::live::{StreamHeader, ThreadKey};
-use super::symbol::{CallStackDepth, Symbol};
+use super::symbol::{CallStackDepth, StreamSymbol};
 use crate::error::ProfileError;
 use crate::private;
 use std::fs::{File, OpenOptions};
@@ -252,7 +252,7 @@ impl StreamLog {
         &self.threads
     }
 
-    /// Returns the grammar of a thread's window. Its terminals are [`Symbol`]s ([`Symbol::from_number`]).
+    /// Returns the grammar of a thread's window. Its terminals are [`StreamSymbol`]s ([`StreamSymbol::from_number`]).
     pub fn window(&self, thread: &ThreadLog, number: usize) -> Result<Grammar, ProfileError> {
         let frame = &thread.frames[number];
         let content = self.content(frame)?;
@@ -278,12 +278,12 @@ impl StreamLog {
     }
 
     /// Calls `visit` with the symbols of a thread in order, starting with symbol number `from`. Stops when `visit` returns false.
-    pub fn visit(&self, thread: &ThreadLog, from: u64, mut visit: impl FnMut(Symbol) -> bool) -> Result<(), ProfileError> {
+    pub fn visit(&self, thread: &ThreadLog, from: u64, mut visit: impl FnMut(StreamSymbol) -> bool) -> Result<(), ProfileError> {
         let first = thread.frames.partition_point(|f| f.before + f.header.events <= from);
         for number in first..thread.frames.len() {
             let grammar = self.window(thread, number)?;
             let skipped = from.saturating_sub(thread.frames[number].before);
-            for symbol in grammar.symbols_from(skipped).filter_map(Symbol::from_number) {
+            for symbol in grammar.symbols_from(skipped).filter_map(StreamSymbol::from_number) {
                 if !visit(symbol) {
                     return Ok(());
                 }

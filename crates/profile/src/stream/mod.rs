@@ -23,6 +23,6 @@ pub use fold::{count_counter_increments, write_raw};
 pub use iterations::IterationReader;
 pub use live::{LiveStream, LiveThread, StreamChunk, StreamHeader, ThreadKey, is_stream_file};
 pub use log::{StreamLog, ThreadLog};
-pub use nesting::{Nesting, NestingStep, StreamActivation, UnclearFrameCounts};
+pub use nesting::{CallNesting, NestingStep, StreamActivation, UnclearFrameCounts};
 pub use segments::SegmentReader;
-pub use symbol::{CallStackDepth, Symbol};
+pub use symbol::{CallStackDepth, StreamSymbol};

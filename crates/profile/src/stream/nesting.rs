@@ -7,7 +7,7 @@
 //! - *Unwound* pops the frames that an exception or `longjmp` left.
 
 use super::counters::{CounterLookup, FunctionIndex, PathRole};
-use super::symbol::Symbol;
+use super::symbol::StreamSymbol;
 
 /// An activation of a function: a frame of the thread's call stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,24 +51,24 @@ pub struct UnclearFrameCounts {
 
 /// The call stack of a thread, updated with each event of its stream.
 #[derive(Debug)]
-pub struct Nesting<'p, 'a> {
+pub struct CallNesting<'p, 'a> {
     lookup: &'p CounterLookup<'a>,
     frames: Vec<StreamActivation>,
     unclear: UnclearFrameCounts,
 }
 
-impl<'p, 'a> Nesting<'p, 'a> {
+impl<'p, 'a> CallNesting<'p, 'a> {
     /// Returns an empty call stack, for the beginning of a stream.
-    pub fn new(lookup: &'p CounterLookup<'a>) -> Nesting<'p, 'a> {
-        Nesting { lookup, frames: Vec::new(), unclear: UnclearFrameCounts::default() }
+    pub fn new(lookup: &'p CounterLookup<'a>) -> CallNesting<'p, 'a> {
+        CallNesting { lookup, frames: Vec::new(), unclear: UnclearFrameCounts::default() }
     }
 
     /// Returns a call stack for the middle of a stream. For each live frame, outermost first, `live` contains any counter of the frame's
     /// function. The paths of the callers are unknown.
-    pub fn with_live_frames(lookup: &'p CounterLookup<'a>, live: impl IntoIterator<Item = u32>) -> Nesting<'p, 'a> {
+    pub fn with_live_frames(lookup: &'p CounterLookup<'a>, live: impl IntoIterator<Item = u32>) -> CallNesting<'p, 'a> {
         let functions = live.into_iter().filter_map(|counter| lookup.path(counter));
         let frames = functions.map(|(function, _)| StreamActivation { function, call: None, at: None }).collect();
-        Nesting { lookup, frames, unclear: UnclearFrameCounts::default() }
+        CallNesting { lookup, frames, unclear: UnclearFrameCounts::default() }
     }
 
     /// Returns the live frames, outermost first.
@@ -82,19 +82,19 @@ impl<'p, 'a> Nesting<'p, 'a> {
     }
 
     /// Updates the call stack with the next symbol of the stream, and returns what happened.
-    pub fn feed_symbol(&mut self, symbol: Symbol) -> NestingStep {
+    pub fn feed_symbol(&mut self, symbol: StreamSymbol) -> NestingStep {
         match symbol {
-            Symbol::Enter(counter) | Symbol::Inherited(counter) => {
+            StreamSymbol::Enter(counter) | StreamSymbol::Inherited(counter) => {
                 let Some((function, _)) = self.lookup.path(counter) else { return NestingStep::Unknown };
-                let inherited = matches!(symbol, Symbol::Inherited(_));
+                let inherited = matches!(symbol, StreamSymbol::Inherited(_));
                 let call = self.frames.last().and_then(|f| f.at);
                 let is_call = |c: &u32| self.lookup.path_role(*c) == Some(PathRole::Call);
                 let frame = StreamActivation { function, call, at: inherited.then_some(counter).filter(is_call) };
                 self.frames.push(frame);
                 NestingStep::Entered(frame)
             }
-            Symbol::Path(counter) | Symbol::Exit(counter) => self.feed_path(counter),
-            Symbol::Unwound(frames) => {
+            StreamSymbol::Path(counter) | StreamSymbol::Exit(counter) => self.feed_path(counter),
+            StreamSymbol::Unwound(frames) => {
                 let gone = self.frames.len().min(frames as usize);
                 self.frames.truncate(self.frames.len() - gone);
                 NestingStep::Unwound(gone)

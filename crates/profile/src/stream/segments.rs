@@ -6,8 +6,8 @@
 //! segment. After a tail call, the caller's path is the one that ended with the tail call.
 
 use super::counters::{CounterLookup, FunctionIndex, PathRole};
-use super::nesting::{Nesting, NestingStep};
-use super::symbol::Symbol;
+use super::nesting::{CallNesting, NestingStep};
+use super::symbol::StreamSymbol;
 use crate::paths::PathStart;
 use crate::segments::{CountsBySegment, FunctionPath, calling_block, ends_with_tail_call};
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ const NO_CALLERS_CHAIN_ID: ChainId = 0;
 /// Counts the segments in the stream of one thread.
 pub struct SegmentReader<'p, 'a> {
     lookup: &'p CounterLookup<'a>,
-    nesting: Nesting<'p, 'a>,
+    nesting: CallNesting<'p, 'a>,
     depth: usize,
     frames: Vec<FrameChain>,
     /// The chain of callers and the path that ended with a tail call, if the previous event was a tail call.
@@ -49,7 +49,7 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
     pub fn new(lookup: &'p CounterLookup<'a>, depth: usize) -> SegmentReader<'p, 'a> {
         SegmentReader {
             lookup,
-            nesting: Nesting::new(lookup),
+            nesting: CallNesting::new(lookup),
             depth,
             frames: Vec::new(),
             tail: None,
@@ -63,7 +63,7 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
     }
 
     /// Processes the next symbol of the thread's stream.
-    pub fn feed_symbol(&mut self, symbol: Symbol) {
+    pub fn feed_symbol(&mut self, symbol: StreamSymbol) {
         let tail = self.tail.take();
         match self.nesting.feed_symbol(symbol) {
             NestingStep::Entered(frame) => {
@@ -76,7 +76,7 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
                 };
                 // A frame inherited through a `fork` may have taken back edges before the fork. If its current path is known and begins at
                 // the function's entry, it has not.
-                let inherited = matches!(symbol, Symbol::Inherited(_));
+                let inherited = matches!(symbol, StreamSymbol::Inherited(_));
                 let is_first = !inherited || frame.at.is_some_and(|path| self.begins_at_entry(path));
                 self.frames.push(FrameChain { callers, is_first, call_chain: if is_first { callers } else { NO_CALLERS_CHAIN_ID } });
             }

@@ -3,7 +3,7 @@
 use super::{RankedAdvice, ShownAdvice, words as say};
 use crate::json::{SCHEMA_VERSION, number};
 use crate::source::SourceCache;
-use crate::view::{Function, View, file_of, inline_chain};
+use crate::view::{Function, ProfileView, file_of, inline_chain};
 use serde_json::{Value, json};
 use trodden_analysis::advise::{Advice, BranchOutcome, CorrelatedBranches, LoopPatterns, NeverTogether, OperationSite, RedundantBlock};
 use trodden_flow::{Edge, Node};
@@ -11,7 +11,7 @@ use trodden_unit::SourcePosition;
 use trodden_unit::experiment::Spelling;
 
 /// Returns the output of `trodden advise --json`.
-pub fn advice_json(view: &View, advice: &ShownAdvice, sources: &SourceCache) -> Value {
+pub fn advice_json(view: &ProfileView, advice: &ShownAdvice, sources: &SourceCache) -> Value {
     let findings = advice.savings.iter().chain(&advice.others).enumerate();
     json!({
         "schema_version": SCHEMA_VERSION,

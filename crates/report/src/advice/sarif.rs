@@ -4,14 +4,14 @@
 use super::{RankedAdvice, ShownAdvice, words as say};
 use crate::sarif::{self, sarif_location};
 use crate::source::SourceCache;
-use crate::view::{Function, View};
+use crate::view::{Function, ProfileView};
 use serde_json::{Value, json};
 use trodden_analysis::advise::{Advice, AdviceKind};
 use trodden_flow::Node;
 use trodden_unit::SourcePosition;
 use trodden_unit::experiment::Spelling;
 
-const RULES: [(AdviceKind, &str); 4] = [
+const SARIF_RULES: [(AdviceKind, &str); 4] = [
     (AdviceKind::Correlated, "A branch is decided by an earlier branch on the same path"),
     (AdviceKind::Loop, "The iterations of a loop fall into few patterns"),
     (AdviceKind::Redundant, "A result is computed again though nearly all executions already had it"),
@@ -29,7 +29,7 @@ pub struct AlternatingIterations<'a> {
 }
 
 /// Writes alternating loops as a SARIF log. A function whose source position is unknown is located by its name only.
-pub fn write_alternating_iterations(view: &View, found: &[AlternatingIterations], sources: &SourceCache) -> Value {
+pub fn write_alternating_iterations(view: &ProfileView, found: &[AlternatingIterations], sources: &SourceCache) -> Value {
     const RULE_ID: &str = "iterations";
     let rules = json!([{ "id": RULE_ID, "shortDescription": { "text": "A loop repeats a fixed sequence of different iterations" } }]);
     let result = |turns: &AlternatingIterations| {
@@ -50,7 +50,7 @@ pub fn write_alternating_iterations(view: &View, found: &[AlternatingIterations]
 
 /// Writes findings as a SARIF log. A finding whose source position is unknown is located by its function's name only.
 pub fn write_advice(advice: &ShownAdvice, sources: &SourceCache) -> Value {
-    let rules = RULES.map(|(kind, text)| json!({ "id": kind.name(), "shortDescription": { "text": text } }));
+    let rules = SARIF_RULES.map(|(kind, text)| json!({ "id": kind.name(), "shortDescription": { "text": text } }));
     let results = advice.savings.iter().chain(&advice.others).map(|r| result_json(r, sources));
     sarif::build_sarif_log(json!(rules), results.collect())
 }

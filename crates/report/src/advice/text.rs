@@ -5,7 +5,7 @@ use crate::escape;
 use crate::paint::{self, align_left, align_right, truncate_function_name, truncate_text};
 use crate::source::SourceCache;
 use crate::text::{PageLayout, TextOptions, inlined_calls_to_show, paint_taken_branch, render_call, render_gutter, run_summary};
-use crate::view::{Function, View, file_of, inline_chain};
+use crate::view::{Function, ProfileView, file_of, inline_chain};
 use crate::words::{self, base_name, count, percent, plural, program_name};
 use std::cell::RefCell;
 use trodden_analysis::advise::{Advice, AdviceKind, CorrelatedBranches, LoopPatterns, NeverTogether, RedundantBlock, RepeatedComputation};
@@ -19,7 +19,7 @@ const MAX_PATTERNS_PER_LOOP: usize = 6;
 
 /// Formats all findings for a terminal: a header, the possible savings, and then the pairs of frequent edges that no path combines.
 pub fn write_advice(
-    view: &View,
+    view: &ProfileView,
     selection: &AdviceSelection,
     advice: &ShownAdvice,
     sources: &SourceCache,
@@ -49,7 +49,7 @@ fn write_findings(all: &[RankedAdvice], sources: &SourceCache, page: &PageLayout
     all.iter().enumerate().map(|(rank, ranked)| render_title(rank + 1, ranked, page) + &render_body(ranked, sources, page)).collect()
 }
 
-fn render_header(view: &View, selection: &AdviceSelection, advice: &ShownAdvice, page: &PageLayout) -> String {
+fn render_header(view: &ProfileView, selection: &AdviceSelection, advice: &ShownAdvice, page: &PageLayout) -> String {
     let run = &view.profile.run;
     let name = program_name(run, view.profile.images.first().map(|i| i.path.as_str()));
     let mut out = format!("{}\n", page.paint(paint::TITLE, &format!("Advice for {}", escape::escape_line(&name))));

@@ -8,7 +8,7 @@
 //! code in only one of the builds are not compared; and unrolling, vectorising or rotating a loop changes its lines' counts.
 
 use crate::lines::LineCounts;
-use crate::view::{Function, View, file_of};
+use crate::view::{Function, ProfileView, file_of};
 use crate::words::base_name;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_profile::{DiffOptions, PathChange, ProfileDifference, UnitAndFunctionIndex};
@@ -66,7 +66,7 @@ impl FunctionLines {
 /// Compares the functions whose paths `found` could not compare, by source lines. Functions that were compared are removed from `found`'s
 /// lists of functions without a counterpart.
 #[must_use]
-pub fn compare(before: &View, after: &View, found: &mut ProfileDifference, options: &DiffOptions) -> LineDifference {
+pub fn compare(before: &ProfileView, after: &ProfileView, found: &mut ProfileDifference, options: &DiffOptions) -> LineDifference {
     let mut difference = LineDifference::default();
     if found.unmatched_before.is_empty() && found.unmatched_after.is_empty() {
         return difference;
@@ -108,7 +108,7 @@ struct SourceFunction<'a> {
 }
 
 impl<'a> SourceFunctions<'a> {
-    fn new(view: &View<'a>) -> SourceFunctions<'a> {
+    fn new(view: &ProfileView<'a>) -> SourceFunctions<'a> {
         let counts = LineCounts::from_functions(&view.functions);
         let mut all = SourceFunctions { counts, functions: BTreeMap::new(), named: HashMap::new() };
         for function in &view.functions {
@@ -158,7 +158,7 @@ fn find_declaration(map: &UnitMap, scope: u32) -> Option<(DeclarationFileAndLine
     Some(((map.files.get(scope.file as usize)?, scope.line), name))
 }
 
-fn find_functions<'v, 'a>(view: &'v View<'a>, places: &[UnitAndFunctionIndex]) -> Vec<&'v Function<'a>> {
+fn find_functions<'v, 'a>(view: &'v ProfileView<'a>, places: &[UnitAndFunctionIndex]) -> Vec<&'v Function<'a>> {
     let by_place: HashMap<(Identity, usize), &Function> = view.functions_by_map_index();
     places.iter().filter_map(|place| by_place.get(place).copied()).collect()
 }

@@ -10,7 +10,7 @@ use crate::path_listing::{PathListing, first_line};
 use crate::select;
 use crate::source::SourceCache;
 use crate::text::scope_label;
-use crate::view::{Function, View, file_of};
+use crate::view::{Function, ProfileView, file_of};
 use crate::words;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ use trodden_unit::{EdgeKind, SourcePosition};
 const MAX_LINES: u32 = 4000;
 
 /// Returns each function's details as escaped JSON; `None` if the function was not executed or the page's size budget is spent.
-pub fn render_function_details(view: &View, sources: &SourceCache, options: &HtmlOptions) -> Vec<Option<String>> {
+pub fn render_function_details(view: &ProfileView, sources: &SourceCache, options: &HtmlOptions) -> Vec<Option<String>> {
     let mut remaining = options.budget;
     let detail = |function: &Function| {
         if !function.is_executed() {
@@ -41,7 +41,7 @@ pub fn render_function_details(view: &View, sources: &SourceCache, options: &Htm
     view.functions.iter().map(detail).collect()
 }
 
-pub fn report_summary_json(view: &View, details: &[Option<String>], options: &HtmlOptions) -> Value {
+pub fn report_summary_json(view: &ProfileView, details: &[Option<String>], options: &HtmlOptions) -> Value {
     let function = |(at, f): (usize, &Function)| {
         json!({
             "n": f.name.short, "f": f.name.full, "s": f.file(), "l": f.line(), "i": words::base_name(&f.image.path),
@@ -77,7 +77,7 @@ pub fn report_summary_json(view: &View, details: &[Option<String>], options: &Ht
     })
 }
 
-fn describe_run(view: &View) -> Vec<String> {
+fn describe_run(view: &ProfileView) -> Vec<String> {
     let run = &view.profile.run;
     let mut about = Vec::new();
     if run.runs > 1 {
@@ -109,7 +109,7 @@ struct FunctionDetailsWriter<'v, 'a> {
 
 impl<'v, 'a> FunctionDetailsWriter<'v, 'a> {
     fn collect_function_details(
-        view: &View,
+        view: &ProfileView,
         function: &'v Function<'a>,
         sources: &'v SourceCache<'v>,
         options: &HtmlOptions,
@@ -185,7 +185,7 @@ impl<'v, 'a> FunctionDetailsWriter<'v, 'a> {
         self.places.len() as i64 - 1
     }
 
-    fn source(&self, view: &View) -> Value {
+    fn source(&self, view: &ProfileView) -> Value {
         let Some(range) = &self.range else { return Value::Null };
         let Some(text) = self.sources.file(&range.file) else { return json!({ "file": range.file, "missing": true }) };
         let last = range.last.min(range.first.saturating_add(MAX_LINES));

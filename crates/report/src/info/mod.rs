@@ -5,7 +5,7 @@ mod profile;
 pub use profile::ProfileSummary;
 
 use crate::words::{list_names, plural};
-use crate::{Name, escape};
+use crate::{DemangledName, escape};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
@@ -146,7 +146,7 @@ impl ImageSummary {
             self.cut.extend(find_cuts(map, function));
         }
         let named = |function: &Skipped| SkippedFunction {
-            function: Name::from_linkage(&function.name).full,
+            function: DemangledName::from_linkage(&function.name).full,
             source: map.source.clone(),
             reason: function.reason.clone(),
         };
@@ -212,7 +212,7 @@ impl ImageSummary {
             format!("{}  {}, cut at {}  ({})", c.function, plural(c.paths.into(), "path", "paths"), describe_cuts(&c.cuts), c.source)
         });
         write_list(out, "Paths cut at edges other than back edges", lines.collect(), shown)?;
-        let lines = self.uninstrumented.iter().map(|f| Name::from_linkage(f).full);
+        let lines = self.uninstrumented.iter().map(|f| DemangledName::from_linkage(f).full);
         write_list(out, "Not counted: compiled without trodden", lines.collect(), shown)?;
         self.write_libraries(out)
     }
@@ -255,7 +255,7 @@ fn find_cuts(map: &UnitMap, function: &FunctionMap) -> Option<CutFunction> {
             Some(CutPlace { reason: cut_reason(*reason)?, from_line: line(edge.from, false), to_line: line(edge.to, true) })
         })
         .collect();
-    let name = Name::from_linkage(function.plain_name()).full;
+    let name = DemangledName::from_linkage(function.plain_name()).full;
     (!cuts.is_empty()).then(|| CutFunction { function: name, source: map.source.clone(), paths: function.counters, cuts })
 }
 

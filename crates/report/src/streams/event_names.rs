@@ -2,7 +2,7 @@
 
 use crate::path_listing::{PathListing, ShownPathEnd};
 use crate::view::{Function, file_of, inline_chain};
-use crate::{Name, SourceCache, View, words};
+use crate::{DemangledName, ProfileView, SourceCache, words};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -38,7 +38,7 @@ pub struct SourceLine {
 
 impl<'a> EventNames<'a> {
     /// Prepares names for the events of a stream. `view` must show the stream's [`StreamMaps::events`].
-    pub fn new(header: &StreamHeader, maps: &'a StreamMaps, view: &'a View<'a>, sources: &'a SourceCache<'a>) -> EventNames<'a> {
+    pub fn new(header: &StreamHeader, maps: &'a StreamMaps, view: &'a ProfileView<'a>, sources: &'a SourceCache<'a>) -> EventNames<'a> {
         let image = maps.image();
         let mut functions = HashMap::new();
         for (unit_place, unit) in image.units.iter().enumerate() {
@@ -60,7 +60,7 @@ impl<'a> EventNames<'a> {
 
     /// Returns the shortest unambiguous name of a function.
     pub fn function_name(&self, place: FunctionIndex) -> String {
-        let Name { short, qualified, full, .. } = Name::from_linkage(&self.places.function(place).name);
+        let DemangledName { short, qualified, full, .. } = DemangledName::from_linkage(&self.places.function(place).name);
         let own = [short, qualified].into_iter().zip(&self.shared).find(|(name, shared)| !shared.contains(name));
         own.map_or(full, |(name, _)| name)
     }
@@ -138,7 +138,7 @@ impl<'a> EventNames<'a> {
 fn find_shared_names(image: &ImageProfile) -> [HashSet<String>; 2] {
     let linkage: HashSet<&str> = image.units.iter().flat_map(|unit| &unit.map.functions).map(|f| f.name.as_str()).collect();
     let (mut seen, mut shared): ([HashSet<String>; 2], [HashSet<String>; 2]) = Default::default();
-    for Name { short, qualified, .. } in linkage.into_iter().map(Name::from_linkage) {
+    for DemangledName { short, qualified, .. } in linkage.into_iter().map(DemangledName::from_linkage) {
         for (kind, name) in [short, qualified].into_iter().enumerate() {
             if !seen[kind].insert(name.clone()) {
                 shared[kind].insert(name);

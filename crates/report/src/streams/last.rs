@@ -8,12 +8,12 @@ use super::event_names::{EventNames, SourceLine, format_lines};
 use super::stopped::{CoreThreads, StopPosition};
 use super::unfinished::{UnfinishedPathReport, find_unfinished};
 use crate::words::plural;
-use crate::{SourceCache, View, source_files};
+use crate::{ProfileView, SourceCache, source_files};
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use trodden_profile::stream::{CallStackDepth, LiveStream, LiveThread, Nesting, NestingStep};
+use trodden_profile::stream::{CallNesting, CallStackDepth, LiveStream, LiveThread, NestingStep};
 use trodden_stored::maps::load_maps_for_header;
 use trodden_stored::{Folders, streams as kept};
 use trodden_wire::stream::Event;
@@ -147,7 +147,7 @@ fn stream_report(
     folders: &Folders,
 ) -> Result<StreamReport> {
     let maps = load_maps_for_header(stream.header(), folders)?;
-    let view = View::from_profile(&maps.events);
+    let view = ProfileView::from_profile(&maps.events);
     let provider = source_files::sources(request.source, &folders.current_text());
     let sources = SourceCache::new(&provider);
     let event_names = EventNames::new(stream.header(), &maps, &view, &sources);
@@ -164,7 +164,7 @@ fn stream_report(
 fn thread_report(thread: &LiveThread, event_names: &EventNames, limit: usize) -> ThreadReport {
     let frames = thread.frames.iter().rev().filter_map(|slot| frame_report(*slot, event_names)).collect();
     let mut depth = CallStackDepth { is_known: thread.earlier == 0, ..CallStackDepth::default() };
-    let mut nesting = Nesting::new(&event_names.places);
+    let mut nesting = CallNesting::new(&event_names.places);
     let mut events = Vec::new();
     for symbol in thread.events.iter().filter_map(|event| depth.next_symbol(*event)) {
         let step = nesting.feed_symbol(symbol);

@@ -1,7 +1,7 @@
 //! Finds the instruction at which each thread stopped, from a core file. Stream files do not record it for the innermost frame.
 
 use super::event_names::SourceLine;
-use crate::{Name, SourceCache};
+use crate::{DemangledName, SourceCache};
 use anyhow::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -56,7 +56,7 @@ impl CoreThreads {
             Some(SourceLine { text: sources.line(&file, line), file, line })
         };
         Some(StopPosition {
-            function: binary.function_at(address).map(|f| Name::from_linkage(&f.name).short),
+            function: binary.function_at(address).map(|f| DemangledName::from_linkage(&f.name).short),
             image: Some(part.path.clone()),
             address,
             lines: frames.into_iter().filter_map(line).collect(),

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use trodden_flow::{Edge, Node};
 use trodden_profile::PathEnd;
-use trodden_profile::stream::{CallStackDepth, FunctionIndex, LiveThread, Nesting, NestingStep, PathRole};
+use trodden_profile::stream::{CallNesting, CallStackDepth, FunctionIndex, LiveThread, NestingStep, PathRole};
 use trodden_unit::{EdgeKind, FunctionMap, SourcePosition, UnitMap};
 
 /// Maximum number of paths to the stopped instruction. If there are more, none is reported.
@@ -58,7 +58,7 @@ pub fn find_unfinished(thread: &LiveThread, names: &EventNames, stopped: &StopPo
 /// Returns the innermost frame's function, and the blocks of the frame's path so far; `None` if the frame's events are not known.
 fn find_open_path(thread: &LiveThread, names: &EventNames) -> Option<(FunctionIndex, Vec<Node>)> {
     let mut depth = CallStackDepth { is_known: thread.earlier == 0, ..CallStackDepth::default() };
-    let mut nesting = Nesting::new(&names.places);
+    let mut nesting = CallNesting::new(&names.places);
     let mut begun: Vec<Vec<Node>> = Vec::new();
     for symbol in thread.events.iter().filter_map(|event| depth.next_symbol(*event)) {
         match nesting.feed_symbol(symbol) {

@@ -17,9 +17,9 @@ use trodden_distributed::calls::{CallStep, TraceFilter, walk_calls};
 use trodden_distributed::files::TracedFiles;
 use trodden_trace::{ThreadNumber, TraceBlock, TraceFile, TraceFunction};
 
-const PAGE: &str = include_str!("page/page.html");
-const STYLE: &str = include_str!("page/page.css");
-const SCRIPT: &str = include_str!("page/page.js");
+const PAGE_TEMPLATE: &str = include_str!("page/page.html");
+const STYLE_SHEET: &str = include_str!("page/page.css");
+const PAGE_SCRIPT: &str = include_str!("page/page.js");
 /// Maximum number of calls shown individually. Shorter calls are merged with their neighbours.
 const MAX_CALLS_ON_PAGE: usize = 100_000;
 /// Maximum number of steps in the page. A step is a block, or the start or end of a call. Longer traces are not shown block by block.
@@ -64,10 +64,10 @@ pub fn page(trace: &TraceFile, filter: &TraceFilter, files: &Result<TracedFiles>
     });
     // Without these replacements, a string in the data could close the script element.
     let data = data.to_string().replace("</", "<\\/").replace("<!--", "<\\!--");
-    let (head, rest) = PAGE.split_once("/*STYLE*/").expect("the page has a style");
+    let (head, rest) = PAGE_TEMPLATE.split_once("/*STYLE*/").expect("the page has a style");
     let (middle, rest) = rest.split_once("/*DATA*/").expect("the page has data");
     let (before_script, end) = rest.split_once("/*SCRIPT*/").expect("the page has a script");
-    Ok([head, STYLE, middle, &data, before_script, SCRIPT, end].concat())
+    Ok([head, STYLE_SHEET, middle, &data, before_script, PAGE_SCRIPT, end].concat())
 }
 
 /// A logarithmic histogram of the lengths of calls.

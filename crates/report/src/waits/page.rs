@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use trodden_waits_file::summary::WaitSummary;
 use trodden_waits_file::timeline::Activity;
 
-const PAGE: &str = include_str!("page/page.html");
-const STYLE: &str = include_str!("page/page.css");
-const SCRIPT: &str = include_str!("page/page.js");
+const PAGE_TEMPLATE: &str = include_str!("page/page.html");
+const STYLE_SHEET: &str = include_str!("page/page.css");
+const PAGE_SCRIPT: &str = include_str!("page/page.js");
 const CONTEXT_LINES: u32 = 8;
 const MAX_LINES: usize = 4000;
 
@@ -25,7 +25,7 @@ pub fn page(summary: &WaitSummary, title: &str, sources: &SourceProvider) -> Str
     data["notes"] = text::notes(summary).into();
     // Without these replacements, a string in the data could close the script element.
     let data = data.to_string().replace("</", "<\\/").replace("<!--", "<\\!--");
-    PAGE.replace("/*STYLE*/", STYLE).replace("/*SCRIPT*/", SCRIPT).replace("/*DATA*/", &data)
+    PAGE_TEMPLATE.replace("/*STYLE*/", STYLE_SHEET).replace("/*SCRIPT*/", PAGE_SCRIPT).replace("/*DATA*/", &data)
 }
 
 fn timeline_json(summary: &WaitSummary) -> Value {

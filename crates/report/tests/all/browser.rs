@@ -9,7 +9,7 @@ use crate::support::{FunctionBuilder, UnitBuilder, profile};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use trodden_report::html::{HtmlOptions, page};
-use trodden_report::{SourceCache, View};
+use trodden_report::{ProfileView, SourceCache};
 use trodden_unit::EdgeKind;
 
 fn create_test_folder(name: &str) -> PathBuf {
@@ -39,7 +39,7 @@ fn page_reacts_to_clicks_search_and_keys() {
     let home = create_test_folder("clicks");
     let file = home.join("report.html");
     let profile = demo();
-    std::fs::write(&file, page(&View::from_profile(&profile), &SourceCache::new(&sources), &HtmlOptions::default())).unwrap();
+    std::fs::write(&file, page(&ProfileView::from_profile(&profile), &SourceCache::new(&sources), &HtmlOptions::default())).unwrap();
     let browser = Browser::start(&home);
     browser.open(&file);
     the_hottest_path_is_shown_first(&browser);
@@ -173,7 +173,7 @@ fn page_with_many_functions_stays_small_and_says_what_it_leaves_out() {
     }
     let profile = profile(vec![("/usr/bin/many", vec![unit.build_unit_profile()])]);
     let options = HtmlOptions { budget: 200_000, ..HtmlOptions::default() };
-    let html = page(&View::from_profile(&profile), &SourceCache::new(&sources), &options);
+    let html = page(&ProfileView::from_profile(&profile), &SourceCache::new(&sources), &options);
     assert!(html.len() < 200_000 + 1_000_000, "{} bytes", html.len());
     let home = create_test_folder("many");
     let file = home.join("many.html");
@@ -205,7 +205,7 @@ fn page_fits_its_window_and_scrolls_to_the_beginning_of_the_path() {
     let profile = profile(vec![("/usr/bin/far", vec![unit.build_unit_profile()])]);
     let text: String = (1..=200).map(|line| format!("    line{line}();\n")).collect();
     let sources = |wanted: &str| (wanted == path).then(|| text.clone());
-    std::fs::write(&file, page(&View::from_profile(&profile), &SourceCache::new(&sources), &HtmlOptions::default())).unwrap();
+    std::fs::write(&file, page(&ProfileView::from_profile(&profile), &SourceCache::new(&sources), &HtmlOptions::default())).unwrap();
     let browser = Browser::start(&home);
     for width in [480, 780, 880, 980, 1100, 1400] {
         browser.set_width(width);
@@ -250,7 +250,7 @@ fn fit_shows_a_large_function_and_no_condition_is_covered() {
     let home = create_test_folder("fit");
     let file = home.join("report.html");
     let profile = profile_with_branches("wide", 87);
-    std::fs::write(&file, page(&View::from_profile(&profile), &SourceCache::new(&wide_source), &HtmlOptions::default())).unwrap();
+    std::fs::write(&file, page(&ProfileView::from_profile(&profile), &SourceCache::new(&wide_source), &HtmlOptions::default())).unwrap();
     let browser = Browser::start(&home);
     browser.open(&file);
     assert!(texts(&browser, "#graph-note")[0].starts_with("175 blocks"), "{:?}", texts(&browser, "#graph-note"));
@@ -285,7 +285,7 @@ fn long_names_keep_their_ends() {
     let file = home.join("report.html");
     let long = "_ZN14regex_automata3nfa8thompson21pikevm_of_a_long_name6search4nextEi";
     let profile = profile_with_branches(long, 3);
-    std::fs::write(&file, page(&View::from_profile(&profile), &SourceCache::new(&wide_source), &HtmlOptions::default())).unwrap();
+    std::fs::write(&file, page(&ProfileView::from_profile(&profile), &SourceCache::new(&wide_source), &HtmlOptions::default())).unwrap();
     let browser = Browser::start(&home);
     browser.open(&file);
     let parts =
@@ -319,7 +319,7 @@ fn a_large_page_opens_within_a_second() {
     let profile = profile(vec![("/usr/bin/many", vec![unit.build_unit_profile()])]);
     let source = "    if (condition(first) || condition(second)) follow();\n".repeat(10 * FUNCTIONS as usize + 10);
     let sources = |path: &str| (path == "/src/many.c").then(|| source.clone());
-    let html = page(&View::from_profile(&profile), &SourceCache::new(&sources), &HtmlOptions::default());
+    let html = page(&ProfileView::from_profile(&profile), &SourceCache::new(&sources), &HtmlOptions::default());
     assert!(html.len() > 13_700_000, "{} bytes", html.len());
     let home = create_test_folder("large");
     let file = home.join("large.html");

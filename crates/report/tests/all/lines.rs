@@ -5,7 +5,7 @@ use crate::support::{FunctionBuilder, UnitBuilder, profile};
 use trodden_profile::{DiffOptions, PathChange, Profile, diff};
 use trodden_report::difference::{self, lines as difference_lines};
 use trodden_report::lines::LineCounts;
-use trodden_report::view::View;
+use trodden_report::view::ProfileView;
 use trodden_unit::{EdgeKind, LineBlock, LineGraph, SourcePosition};
 
 fn block(lines: &[u32], next: &[u32]) -> LineBlock {
@@ -40,7 +40,7 @@ fn profile_of_f(graph: Vec<LineBlock>, returns: bool) -> Profile {
 }
 
 fn line_counts(profile: &Profile) -> Vec<(u32, u64)> {
-    let view = View::from_profile(profile);
+    let view = ProfileView::from_profile(profile);
     let counts = LineCounts::from_functions(&view.functions);
     counts.files.values().next().expect("a file").lines.iter().map(|(line, count)| (*line, *count)).collect()
 }
@@ -160,7 +160,7 @@ fn called_function_without_remaining_code_has_no_counts() {
     assert_eq!(line_counts(&profile_of_two_functions(Vec::new())), [(1, 5), (2, 5), (10, 0), (11, 0)]);
     let found = profile_of_two_functions(vec![(0, 1)]);
     assert_eq!(line_counts(&found), [(1, 5), (2, 5)]);
-    let view = View::from_profile(&found);
+    let view = ProfileView::from_profile(&found);
     assert_eq!(LineCounts::from_functions(&view.functions).files["h.c"].functions.keys().map(|(line, _)| *line).collect::<Vec<_>>(), [1]);
 }
 
@@ -217,7 +217,7 @@ fn profile_with_callee(first: u32, rare: u64, inlined: bool) -> Profile {
 fn functions_with_different_graphs_are_compared_by_lines() {
     let compare = |one: &Profile, other: &Profile, options: &DiffOptions| {
         let mut found = diff(("one", one), ("other", other), options).unwrap();
-        let by_lines = difference_lines::compare(&View::from_profile(one), &View::from_profile(other), &mut found, options);
+        let by_lines = difference_lines::compare(&ProfileView::from_profile(one), &ProfileView::from_profile(other), &mut found, options);
         (found, by_lines)
     };
     let options = DiffOptions { across_builds: true, ..DiffOptions::default() };

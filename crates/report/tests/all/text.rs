@@ -4,18 +4,18 @@ use crate::support::demo::{HOSTILE_NAME, demo, sources};
 use crate::support::{FunctionBuilder, UnitBuilder, compare_with_golden, profile};
 use trodden_report::annotate::{AnnotateRequest, annotate};
 use trodden_report::text::{TextOptions, report};
-use trodden_report::{PathMeasure, PathSelection, ReportError, SourceCache, View};
+use trodden_report::{PathMeasure, PathSelection, ProfileView, ReportError, SourceCache};
 use trodden_unit::{EdgeKind, SourcePosition};
 
 fn render(selection: &PathSelection, options: &TextOptions) -> Result<String, ReportError> {
     let profile = demo();
-    report(&View::from_profile(&profile), selection, &SourceCache::new(&sources), options)
+    report(&ProfileView::from_profile(&profile), selection, &SourceCache::new(&sources), options)
 }
 
 fn render_annotated(function: &str, path: Option<u64>) -> Result<String, ReportError> {
     let profile = demo();
     let request = AnnotateRequest { function: function.into(), path, measure: PathMeasure::Instructions };
-    annotate(&View::from_profile(&profile), &request, &SourceCache::new(&sources), &TextOptions::default())
+    annotate(&ProfileView::from_profile(&profile), &request, &SourceCache::new(&sources), &TextOptions::default())
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn functions_are_selected_by_name_or_pattern() {
 fn paths_below_the_minimum_share_are_left_out() {
     let selection = PathSelection { min_share: 0.1, ..PathSelection::default() };
     let profile = demo();
-    let view = View::from_profile(&profile);
+    let view = ProfileView::from_profile(&profile);
     let ranking = selection.rank(&view).unwrap();
     assert!(!ranking.paths.is_empty() && ranking.paths.iter().all(|p| p.share >= 0.1) && ranking.paths.len() < ranking.candidates);
     let all = PathSelection { top: usize::MAX, ..PathSelection::default() }.rank(&view).unwrap();
@@ -85,7 +85,7 @@ fn hottest_path_is_marked_in_the_source() {
 #[test]
 fn unfinished_path_is_marked_in_the_source() {
     let profile = demo();
-    let view = View::from_profile(&profile);
+    let view = ProfileView::from_profile(&profile);
     let id = view.functions.iter().find(|f| f.name.full == "kind_of").unwrap().paths.unfinished[0].id;
     compare_with_golden("annotate-unfinished.txt", &render_annotated("kind_of", Some(id)).unwrap());
 }
@@ -93,7 +93,7 @@ fn unfinished_path_is_marked_in_the_source() {
 #[test]
 fn paths_that_were_not_executed_are_shown_as_such() {
     let profile = demo();
-    let view = View::from_profile(&profile);
+    let view = ProfileView::from_profile(&profile);
     let is_free = |f: &&trodden_report::view::Function, id: &u64| {
         let unfinished = f.paths.unfinished.iter().map(|p| p.id);
         f.paths.complete.iter().map(|p| p.id).chain(unfinished).all(|known| known != *id)
@@ -137,7 +137,7 @@ fn inlined_code_without_branches_is_abridged() {
     let walker = unit.add(function);
     unit.walk(&walker, &[0, 1], true, 7);
     let profile = profile(vec![("/usr/bin/deep", vec![unit.build_unit_profile()])]);
-    let view = View::from_profile(&profile);
+    let view = ProfileView::from_profile(&profile);
     let page = |steps| {
         report(&view, &PathSelection::default(), &SourceCache::new(&sources), &TextOptions { steps, ..TextOptions::default() }).unwrap()
     };

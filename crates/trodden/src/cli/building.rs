@@ -126,7 +126,7 @@ pub enum PathAction {
     /// Count it.
     Count,
     /// Print a line on standard error, the first time in each thread.
-    ReportArguments,
+    Report,
     /// Print a line, then raise SIGABRT.
     Abort,
     /// Call the program's `trodden_untested(function, path, count)`.

@@ -119,7 +119,7 @@ pub enum CoverageMeasure {
     /// Functions.
     Functions,
     /// Branches.
-    PerfBranchSelection,
+    Branches,
 }
 
 /// Parses one condition of `--fail-under`.

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use trodden_console::arguments::choices::{Choice, parser_of_choices};
+use trodden_console::arguments::choices::{ArgumentChoice, parser_of_choices};
 use trodden_report::suite::SuiteCost;
 
 /// `trodden suite`
@@ -116,7 +116,7 @@ pub struct SuiteListArguments {
 }
 
 /// Costs of a set of tests.
-const SUITE_COST_CHOICES: [Choice<SuiteCost>; 2] =
+const SUITE_COST_CHOICES: [ArgumentChoice<SuiteCost>; 2] =
     [(SuiteCost::Tests, "tests", "Number of tests"), (SuiteCost::Time, "time", "Total time of the tests")];
 
 /// `trodden suite order`
@@ -171,7 +171,7 @@ pub enum TestOrderCriterion {
 }
 
 /// Values that tests are ordered by.
-const TEST_ORDER_CHOICES: [Choice<TestOrderCriterion>; 3] = [
+const TEST_ORDER_CHOICES: [ArgumentChoice<TestOrderCriterion>; 3] = [
     (TestOrderCriterion::Paths, "paths", "New paths"),
     (TestOrderCriterion::Rate, "rate", "New paths per second"),
     (TestOrderCriterion::Lines, "lines", "New lines, then new paths; for programs built with --coverage"),

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
-use trodden_console::arguments::choices::{Choice, parser_of_choices};
+use trodden_console::arguments::choices::{ArgumentChoice, parser_of_choices};
 use trodden_console::arguments::engines::{EngineChoice, parse_engine};
 use trodden_console::arguments::laboratory::TraceChoices;
 use trodden_console::arguments::places::output_path;
@@ -27,7 +27,7 @@ pub enum TraceCommand {
 }
 
 /// Returns the collectors that `--collector` can select, with descriptions.
-fn collector_choices() -> Vec<Choice<CollectorKind>> {
+fn collector_choices() -> Vec<ArgumentChoice<CollectorKind>> {
     let choices = CollectorKind::ALL.into_iter().filter_map(|kind| {
         let about = match kind {
             CollectorKind::Trampolines => "Patch jumps to recording copies of blocks into the program's memory",

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use std::path::PathBuf;
-use trodden_console::arguments::choices::{Choice, parser_of_choices};
+use trodden_console::arguments::choices::{ArgumentChoice, parser_of_choices};
 use trodden_report::residual::UntestedOrder;
 
 /// `trodden untested`
@@ -50,7 +50,7 @@ pub struct UntestedArguments {
 }
 
 /// Orders of untested paths.
-const UNTESTED_ORDER_CHOICES: [Choice<UntestedOrder>; 4] = [
+const UNTESTED_ORDER_CHOICES: [ArgumentChoice<UntestedOrder>; 4] = [
     (UntestedOrder::Count, "count", "Most executions first"),
     (UntestedOrder::Newest, "newest", "Most recently discovered first"),
     (UntestedOrder::Runs, "runs", "Executed by most runs first"),

@@ -17,14 +17,14 @@ use trodden_driver::properties::{self, KnownProperties};
 use trodden_report::advice::{AdviceSelection, json, sarif, text};
 use trodden_report::sarif::append_sarif_log;
 use trodden_report::sequences::in_report;
-use trodden_report::{Function, SourceCache, View};
+use trodden_report::{Function, ProfileView, SourceCache};
 use trodden_stored::named;
 use trodden_unit::{Identity, UnitMap};
 
 pub fn run(job: &AdviseArguments, color: Color) -> Result<ExitCode> {
     let selection = build_advice_selection(job)?;
     let profile = named::load(&job.profile)?;
-    let view = View::from_profile(&profile);
+    let view = ProfileView::from_profile(&profile);
     let provider = rust_sources::read_project_or_toolchain_source(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let known = match selection.includes(AdviceKind::Redundant) {

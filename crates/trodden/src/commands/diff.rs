@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use trodden_profile::{DiffOptions, diff};
 use trodden_report::difference::lines::{self, LineDifference};
 use trodden_report::input_kind::{InputKind, require_utf8_name};
-use trodden_report::{View, difference};
+use trodden_report::{ProfileView, difference};
 use trodden_stored::named;
 
 /// Exit status if the profiles differ and `--fail` is given.
@@ -48,9 +48,9 @@ fn diff_profiles(job: &DiffArguments) -> Result<ExitCode> {
         ..DiffOptions::default()
     };
     let mut found = diff((names.0, &before), (names.1, &after), &options)?;
-    let view = View::from_profile(&before);
+    let view = ProfileView::from_profile(&before);
     let by_lines = match job.across_builds {
-        true => lines::compare(&view, &View::from_profile(&after), &mut found, &options),
+        true => lines::compare(&view, &ProfileView::from_profile(&after), &mut found, &options),
         false => LineDifference::default(),
     };
     let text = || Ok(difference::text(&found, &by_lines, view.totals.instrumented, job.top));

@@ -20,7 +20,7 @@ use trodden_report::html::{self, HtmlOptions};
 use trodden_report::input_kind::{InputKind, require_utf8_name};
 use trodden_report::source_files::locate;
 use trodden_report::view::MappedLines;
-use trodden_report::{PathMeasure, PathSelection, SourceCache, View, events, folded, json, lcov, pprof};
+use trodden_report::{PathMeasure, PathSelection, ProfileView, SourceCache, events, folded, json, lcov, pprof};
 use trodden_stored::named;
 
 pub fn run(job: &ExportArguments) -> Result<ExitCode> {
@@ -97,7 +97,7 @@ fn export_profile(job: &ExportArguments) -> Result<ExitCode> {
     reject_options_of_other_formats(job)?;
     reject_binary_output_to_terminal(job)?;
     let profile = named::load(require_utf8_name(&job.file)?)?;
-    let view = if job.format == ExportFormat::Html { create_view(&profile) } else { View::from_profile(&profile) };
+    let view = if job.format == ExportFormat::Html { create_view(&profile) } else { ProfileView::from_profile(&profile) };
     let provider = read_project_or_toolchain_source(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let selection = PathSelection {
@@ -139,7 +139,7 @@ fn coverage_file_selection(job: &ExportArguments) -> CoverageFileSelection {
 }
 
 /// Renders a tracefile of those selected source files that exist.
-fn render_lcov_tracefile(job: &ExportArguments, view: &View, selection: &PathSelection) -> Result<String> {
+fn render_lcov_tracefile(job: &ExportArguments, view: &ProfileView, selection: &PathSelection) -> Result<String> {
     let is_all = |pattern: &String| pattern == ALL_SOURCE_FILES_PATTERN;
     let include: Vec<String> = if job.include.iter().any(is_all) { Vec::new() } else { job.include.clone() };
     let files = FilePatterns::new(&include, &job.exclude, job.relative_to.as_deref())?;

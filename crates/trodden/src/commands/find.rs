@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use trodden_analysis::expression::PathExpression;
 use trodden_report::found::{ExpressionAnswer, ExpressionMatches};
 use trodden_report::input_kind::{InputKind, require_utf8_name};
-use trodden_report::{SourceCache, View};
+use trodden_report::{ProfileView, SourceCache};
 use trodden_stored::named;
 
 /// Exit status if `--fail` is given and a path matches.
@@ -42,7 +42,7 @@ fn find_in_profile(job: &FindArguments, color: Color) -> Result<ExitCode> {
     InputKind::Profile.reject_options(&[("--thread", job.thread.is_some())])?;
     let expression: PathExpression = job.expression.parse()?;
     let profile = named::load(require_utf8_name(&job.file)?)?;
-    let view = View::from_profile(&profile);
+    let view = ProfileView::from_profile(&profile);
     let provider = rust_sources::read_project_or_toolchain_source(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let found = ExpressionMatches::new(&expression, &job.expression, &view)?;

@@ -15,7 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_analysis::FieldError;
-use trodden_analysis::field::aggregate::{AggregateLimits, Aggregator, FieldAggregate, UnitKey};
+use trodden_analysis::field::aggregate::{AggregateLimits, FieldAggregate, FieldReportAggregator, UnitKey};
 use trodden_analysis::field::distributed::{DistributedCopies, DistributedCopy};
 use trodden_analysis::field::maps::UnitMaps;
 use trodden_analysis::field::{FieldReport, hash_user};
@@ -30,7 +30,7 @@ use trodden_report::field_rows::FieldTable;
 use trodden_report::select::limit;
 use trodden_report::users::{CopyReportSummary, PathTakenByUsers, PathsTakenByUsers, profile_without_counts, users_json, users_text};
 use trodden_report::words::plural;
-use trodden_report::{SourceCache, View};
+use trodden_report::{ProfileView, SourceCache};
 
 /// Memory for sorting reported paths, in bytes. Paths that do not fit are sorted in temporary files.
 const SORT_MEMORY_BYTES: usize = 256 << 20;
@@ -141,8 +141,8 @@ fn aggregate_reports(job: &FleetAggregateArguments, color: Color) -> Result<Exit
     });
     let mut maps = UnitMaps::new(folders().units()?.clone(), units);
     let mut aggregator = match distributed {
-        Some(distributed) => Aggregator::from_copies(limits, distributed),
-        None => Aggregator::new(limits),
+        Some(distributed) => FieldReportAggregator::from_copies(limits, distributed),
+        None => FieldReportAggregator::new(limits),
     };
     for file in find_files(&job.reports, FLEET_REPORT_EXTENSION, "reports", "Write reports with `trodden fleet pack`")? {
         match aggregator.add_file(&file) {
@@ -206,7 +206,7 @@ fn print_aggregate(
     maps: &mut UnitMaps,
 ) -> Result<()> {
     let (profile, missing) = profile_without_counts(&sums.top, maps);
-    let view = View::from_profile(&profile);
+    let view = ProfileView::from_profile(&profile);
     let taken: Vec<PathTakenByUsers> = sums.top.iter().map(|path| PathTakenByUsers::new(path, tomography)).collect();
     let all = PathsTakenByUsers { taken: &taken, reports: sums.reports, paths: sums.paths, tomography };
     let provider = rust_sources::read_project_or_toolchain_source(&source_folders(), ".");

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use trodden_analysis::compared_runs::{ComparedRuns, read_compared_runs};
 use trodden_analysis::isolate::SuspiciousnessFormula;
 use trodden_report::isolation::{RankedSuspects, SuspectSelection};
-use trodden_report::{SourceCache, View};
+use trodden_report::{ProfileView, SourceCache};
 
 pub fn run(job: &IsolateArguments, color: Color) -> Result<ExitCode> {
     let compared = ComparedRuns { runs: &job.runs, failing: &job.failing, passing: &job.passing, program: job.program.as_deref() };
@@ -24,7 +24,7 @@ pub fn run(job: &IsolateArguments, color: Color) -> Result<ExitCode> {
             runs.passing
         );
     }
-    let view = View::from_profile(&profile);
+    let view = ProfileView::from_profile(&profile);
     let provider = rust_sources::read_project_or_toolchain_source(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let suspects = RankedSuspects::new(

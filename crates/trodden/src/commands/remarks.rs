@@ -4,7 +4,7 @@ use crate::notes::{note, warn};
 use crate::rust_sources::STANDARD_LIBRARY_PREFIX;
 use trodden_coverage::FilePatterns;
 use trodden_profile::Profile;
-use trodden_report::{SourceCache, View};
+use trodden_report::{ProfileView, SourceCache};
 
 /// Prints a note about source files that a tracefile lacks because they do not exist.
 pub fn note_missing_files(files: &FilePatterns) {
@@ -24,7 +24,7 @@ pub fn warn_of_inexact_counts(profile: &Profile) {
 }
 
 /// Warns about corrupt parts of a profile, and notes which source files could not be read.
-pub fn warn_of_missing_sources(view: &View, sources: &SourceCache) {
+pub fn warn_of_missing_sources(view: &ProfileView, sources: &SourceCache) {
     view.corrupt.iter().for_each(warn);
     let (library, missing): (Vec<String>, Vec<String>) =
         sources.missing().into_iter().partition(|path| path.starts_with(STANDARD_LIBRARY_PREFIX));

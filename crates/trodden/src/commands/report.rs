@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use trodden_report::html::HtmlOptions;
 use trodden_report::input_kind::{InputKind, require_utf8_name};
 use trodden_report::sequences::in_report;
-use trodden_report::{PathMeasure, PathSelection, SourceCache, View, callers, events, html, json, text};
+use trodden_report::{PathMeasure, PathSelection, ProfileView, SourceCache, callers, events, html, json, text};
 use trodden_stored::named;
 
 /// Default maximum number of source lines per path.
@@ -37,7 +37,7 @@ fn report_profile(job: &ReportArguments, color: Color) -> Result<ExitCode> {
     let name = require_utf8_name(&job.file)?;
     let (profile, lost) = named::recover(name)?;
     // Only the HTML page shows complete source files, and thus needs the counts of all lines.
-    let mut view = if job.html.is_some() { create_view(&profile) } else { View::from_profile(&profile) };
+    let mut view = if job.html.is_some() { create_view(&profile) } else { ProfileView::from_profile(&profile) };
     view.corrupt.extend(lost);
     let provider = read_project_or_toolchain_source(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);

@@ -14,7 +14,7 @@ use trodden_profile::ImageProfile;
 use trodden_profile::segments::{Segment, function_map};
 use trodden_report::input_kind::{InputKind, require_utf8_name};
 use trodden_report::segments::{SegmentList, SegmentRanking};
-use trodden_report::{Name, SourceCache, View, counted_segments};
+use trodden_report::{DemangledName, ProfileView, SourceCache, counted_segments};
 use trodden_stored::Folders;
 
 /// Exit status if a segment is shown and `--fail` is given.
@@ -40,7 +40,7 @@ pub fn run(job: &SegmentsArguments, color: Color) -> Result<ExitCode> {
     }
     let is_text = !job.json && job.sarif.is_none();
     let top = trodden_report::select::limit(output::max_results(job.top, !is_text));
-    let view = View::from_profile(&observed.profile);
+    let view = ProfileView::from_profile(&observed.profile);
     let provider = rust_sources::read_project_or_toolchain_source(&source_folders(), &observed.profile.run.directory);
     let sources = SourceCache::new(&provider);
     let kind = if is_untested { SegmentList::Untested } else { SegmentList::Executed };
@@ -64,7 +64,7 @@ pub fn run(job: &SegmentsArguments, color: Color) -> Result<ExitCode> {
 }
 
 fn segment_ends_in(image: &ImageProfile, segment: &Segment, name: &str) -> bool {
-    segment.last().is_some_and(|path| Name::from_linkage(function_map(image, path.function).plain_name()).matches(name))
+    segment.last().is_some_and(|path| DemangledName::from_linkage(function_map(image, path.function).plain_name()).matches(name))
 }
 
 /// Removes segments that are known from the build or from `--known`.

@@ -19,7 +19,7 @@ use trodden_coverage::FilePatterns;
 use trodden_recording::{cpu_time, new_run_metadata};
 use trodden_report::residual::{ResidualReport, UntestedReportInput, UntestedSelection, hot_paths_json, render_hot_paths};
 use trodden_report::untested_segments::ShownSegments;
-use trodden_report::{SourceCache, View, lcov, sarif, schemes, source_files};
+use trodden_report::{ProfileView, SourceCache, lcov, sarif, schemes, source_files};
 use trodden_unit::UnitMap;
 
 /// Exit status if there is an untested path or segment and `--fail` is given.
@@ -65,7 +65,7 @@ fn report(job: &UntestedArguments, color: Color, schemes: Option<&SchemeResults>
     if !known.paths.is_empty() {
         warn_if_tests_differ(&known.paths, &maps, "all paths of these functions count as untested");
     }
-    let view = View::from_untested(&profile);
+    let view = ProfileView::from_untested(&profile);
     let is_text = !job.json && job.sarif.is_none() && job.lcov.is_none();
     let max_shown = job.top.unwrap_or(if is_text { DEFAULT_MAX_PATHS } else { 0 });
     let top = trodden_report::select::limit(max_shown);
@@ -126,7 +126,7 @@ fn write_report(job: &UntestedArguments, color: Color, parts: &UntestedReportPar
 /// counts all paths. Fails if the program counts only untested paths, or if no tested path belongs to a program in the profile.
 pub fn show_field_counts_of_hot_paths(profiles: &[String], known: &[String], top: usize, as_json: bool, color: Color) -> Result<ExitCode> {
     let FieldProfiles { profile, known, .. } = FieldProfiles::gather(profiles, known, true, &new_run_metadata(), &folders())?;
-    let view = View::from_untested(&profile);
+    let view = ProfileView::from_untested(&profile);
     if profile.images.iter().flat_map(|i| &i.units).any(|u| u.map.has_times()) {
         bail!(
             "the field profile has no counts of known paths, because the program was built with --residual. Record the field with a \

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use trodden_profile::stream::{JOURNAL_EXTENSION, StreamDrain, StreamLog, Symbol, ThreadKey, ThreadLog};
+use trodden_profile::stream::{JOURNAL_EXTENSION, StreamDrain, StreamLog, StreamSymbol, ThreadKey, ThreadLog};
 use trodden_sequence::CompressionMethod;
 
 /// A program that does some work for each byte that it reads.
@@ -73,7 +73,7 @@ fn is_stream_used(stream: &Path) -> bool {
 }
 
 /// The lost events and the symbols of each thread in a log, and the number of bytes reported as corrupt.
-type Collected = (Vec<(ThreadKey, u64, Vec<Symbol>)>, u64);
+type Collected = (Vec<(ThreadKey, u64, Vec<StreamSymbol>)>, u64);
 
 /// Collects the events of a stream file, its log and its journals. Returns `None` if that fails.
 fn collect_stream(stream: &Path, to: &Path) -> Option<Collected> {

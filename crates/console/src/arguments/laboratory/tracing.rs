@@ -1,6 +1,6 @@
 //! Options that determine how traces are recorded.
 
-use super::super::choices::{Choice, parser_of_choices};
+use super::super::choices::{ArgumentChoice, parser_of_choices};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use trodden_witness::DistributionStrategy;
@@ -41,7 +41,7 @@ pub struct TraceChoices {
     pub keep_runs: Option<PathBuf>,
 }
 
-const WITNESS_STRATEGY_CHOICES: [Choice<DistributionStrategy>; 4] = [
+const WITNESS_STRATEGY_CHOICES: [ArgumentChoice<DistributionStrategy>; 4] = [
     (DistributionStrategy::Fine, "fine", "Assign each diamond or cycle to the run with the least load"),
     (DistributionStrategy::Function, "function", "Assign all witnesses of a function to the same run"),
     (DistributionStrategy::Grouped, "grouped", "Assign diamonds that share a cycle or an edge to the same run"),

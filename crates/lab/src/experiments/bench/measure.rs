@@ -15,7 +15,7 @@ use trodden_corpus::CorpusVariant;
 use trodden_corpus::steps;
 use trodden_corpus::{Corpus, CorpusInput};
 
-pub struct Bench<'a> {
+pub struct BenchRunner<'a> {
     pub corpus: &'a Corpus,
     /// The variants, each after its base.
     pub variants: Vec<PreparedVariant>,
@@ -70,7 +70,7 @@ impl VariantRuns<'_> {
 /// A sampled profile's overlap with the full profile, and how often true counts are within its margins.
 type SampleAccuracy = (f64, MarginAccuracy);
 
-impl Bench<'_> {
+impl BenchRunner<'_> {
     /// Measures a program. If a variant fails, its row has the reason.
     pub fn measure_program(&self, program: &str) -> Result<Vec<BenchRow>> {
         self.corpus.fetch(program)?;

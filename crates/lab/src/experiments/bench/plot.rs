@@ -9,7 +9,7 @@ use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-const COLOURS: [RGBColor; 8] = [
+const SERIES_COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
     RGBColor(0, 158, 115),
@@ -21,7 +21,7 @@ const COLOURS: [RGBColor; 8] = [
 ];
 const INK_COLOUR: RGBColor = RGBColor(40, 40, 40);
 const FAINT_COLOUR: RGBColor = RGBColor(222, 222, 222);
-const FONT: &str = "sans-serif";
+const FONT_FAMILY: &str = "sans-serif";
 /// Bars are truncated at this percentage.
 const MAX_PERCENT: f64 = 200.0;
 /// The fraction of a group's width that its bars occupy.
@@ -133,7 +133,7 @@ pub type ChartArea<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 pub type DrawResult = std::result::Result<(), Box<dyn std::error::Error>>;
 
 fn text_style(size: u32, colour: RGBColor) -> TextStyle<'static> {
-    TextStyle { color: colour.to_backend_color(), ..TextStyle::from((FONT, size).into_font()) }
+    TextStyle { color: colour.to_backend_color(), ..TextStyle::from((FONT_FAMILY, size).into_font()) }
 }
 
 /// Computes the positions of the legend's entries, which wrap into rows.
@@ -165,9 +165,9 @@ fn draw_legend(area: &ChartArea, chart: &Chart, width: u32) -> DrawResult {
 }
 
 fn variant_colour(at: usize) -> RGBColor {
-    let RGBColor(red, green, blue) = COLOURS[at % COLOURS.len()];
+    let RGBColor(red, green, blue) = SERIES_COLOURS[at % SERIES_COLOURS.len()];
     // The palette is reused with paler colours the second time, and with darker ones the third time.
-    let mix = |part: u8| match at / COLOURS.len() % 3 {
+    let mix = |part: u8| match at / SERIES_COLOURS.len() % 3 {
         0 => part,
         1 => 255 - (255 - part) / 5 * 2,
         _ => part / 5 * 2,
@@ -251,13 +251,13 @@ mod tests {
 
     #[test]
     fn colours_are_distinct() {
-        let all: std::collections::BTreeSet<_> = (0..3 * COLOURS.len())
+        let all: std::collections::BTreeSet<_> = (0..3 * SERIES_COLOURS.len())
             .map(|at| {
                 let RGBColor(r, g, b) = variant_colour(at);
                 (r, g, b)
             })
             .collect();
-        assert_eq!(all.len(), 3 * COLOURS.len());
+        assert_eq!(all.len(), 3 * SERIES_COLOURS.len());
     }
 
     #[test]

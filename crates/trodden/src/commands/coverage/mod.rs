@@ -17,7 +17,7 @@ use trodden_driver::other_programs::option_with_value;
 use trodden_driver::profdata;
 use trodden_driver::toolchain::LlvmTool;
 use trodden_profile::Profile;
-use trodden_report::View;
+use trodden_report::ProfileView;
 use trodden_report::coverage::page;
 use trodden_report::view::MappedLines;
 use trodden_stored::named::LAST_RUN_NAME;
@@ -54,7 +54,7 @@ fn load_coverage_mapping(profile: &Profile, files: &CoverageFileSelection) -> Re
 
 /// Returns how often source lines were executed according to the coverage mapping. The file names are those in debug information. Empty if
 /// the program has no coverage mapping.
-fn count_lines_by_coverage_mapping(view: &View) -> Result<MappedLines> {
+fn count_lines_by_coverage_mapping(view: &ProfileView) -> Result<MappedLines> {
     if !has_coverage_mapping(view.profile) {
         return Ok(MappedLines::new());
     }
@@ -67,8 +67,8 @@ fn count_lines_by_coverage_mapping(view: &View) -> Result<MappedLines> {
 }
 
 /// Prepares a profile for reports. If the program has a coverage mapping, line counts are taken from the mapping.
-pub fn create_view(profile: &Profile) -> View<'_> {
-    let mut view = View::from_profile(profile);
+pub fn create_view(profile: &Profile) -> ProfileView<'_> {
+    let mut view = ProfileView::from_profile(profile);
     match count_lines_by_coverage_mapping(&view) {
         Ok(lines) => view.mapped = lines,
         Err(error) => {
@@ -146,7 +146,7 @@ const PATHS_PAGE_FILE: &str = "paths.html";
 const MAX_COMBINATIONS_PER_FUNCTION: usize = 5;
 
 fn render_paths_page(profile: &Profile, mapping: &CoverageMapping) -> Result<String> {
-    let view = View::from_profile(profile);
+    let view = ProfileView::from_profile(profile);
     let tables = [tables::coverage_by_file(mapping, &view)?, tables::coverage_by_function(mapping, &view, MAX_COMBINATIONS_PER_FUNCTION)?];
     Ok(page("Coverage, with paths", &tables))
 }

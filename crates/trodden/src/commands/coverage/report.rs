@@ -8,7 +8,7 @@ use crate::output::{json_text, print_result, text_options};
 use anyhow::{Result, ensure};
 use std::process::ExitCode;
 use trodden_coverage::tables::{coverage_by_changed_lines, coverage_by_file, coverage_by_function};
-use trodden_report::View;
+use trodden_report::ProfileView;
 use trodden_report::coverage::CoverageRow;
 
 /// Exit status if coverage is below a threshold.
@@ -20,7 +20,7 @@ pub fn run(job: &CoverageReportArguments) -> Result<ExitCode> {
     }
     check_thresholds(job)?;
     let (profile, mapping) = load_profile_and_mapping(&job.covered)?;
-    let view = View::from_profile(&profile);
+    let view = ProfileView::from_profile(&profile);
     view.corrupt.iter().for_each(warn);
     let table = match (&job.changed_since, job.functions || job.combinations > 0) {
         (Some(commit), _) => coverage_by_changed_lines(&mapping, commit)?,

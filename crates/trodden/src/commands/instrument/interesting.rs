@@ -7,7 +7,7 @@ use std::path::Path;
 use trodden_analysis::choice::{self, LineSpan};
 use trodden_analysis::git::{self, UnifiedDiff};
 use trodden_recording::copies::read_units;
-use trodden_report::Name;
+use trodden_report::DemangledName;
 use trodden_stored::known::read_known_paths;
 use trodden_stored::named::LAST_RUN_NAME;
 use trodden_stored::named::load;
@@ -36,7 +36,7 @@ pub fn read_interesting_paths(sets: &[String], program: &Path) -> Result<KnownPa
 }
 
 fn resolve_path_set(set: &str, maps: &[&UnitMap]) -> Result<KnownPaths> {
-    let named = |f: &FunctionMap, name: &str| Name::from_linkage(f.plain_name()).matches(name);
+    let named = |f: &FunctionMap, name: &str| DemangledName::from_linkage(f.plain_name()).matches(name);
     let Some((kind, rest)) = set.split_once(':') else { return read_executed_paths(set) };
     match kind {
         "executed" => read_executed_paths(rest),

@@ -17,7 +17,7 @@ use trodden_recording::copies::read_units;
 use trodden_report::found::{UNKNOWN_BECAUSE_CUT, describe_position};
 use trodden_report::select::matching_names;
 use trodden_report::words::plural;
-use trodden_report::{Name, ReportError};
+use trodden_report::{DemangledName, ReportError};
 use trodden_unit::{FunctionMap, KnownPaths, UnitMap};
 
 /// Maximum number of paths in a watched function, because each path is matched separately.
@@ -49,7 +49,7 @@ pub fn find_unmatched_paths(text: &str, program: &Path) -> Result<KnownPaths> {
             let missing = matcher.unmatched_places();
             unmatched_places = Some(unmatched_places.map_or(missing.clone(), |n| n.into_iter().filter(|p| missing.contains(p)).collect()));
             if is_cut(function) && !matcher.cannot_match() {
-                undecided.push(Name::from_linkage(&function.name).short);
+                undecided.push(DemangledName::from_linkage(&function.name).short);
             }
             let (walks, needs_whole) = (PathDecoder::from_function(function)?, expression.needs_whole_paths(function));
             let decides = |w: &DecodedPath| w.end.is_some() && (!needs_whole || is_whole(function, &w.blocks, w.end));
@@ -96,7 +96,7 @@ fn check_path_count(function: &FunctionMap) -> Result<()> {
 
 fn select_functions(expression: &PathExpression, functions: &[(&UnitMap, &FunctionMap)], program: &Path) -> Result<HashSet<usize>> {
     let Some(text) = &expression.function else { return Ok((0..functions.len()).collect()) };
-    let names: Vec<Name> = functions.iter().map(|(_, f)| Name::from_linkage(&f.name)).collect();
+    let names: Vec<DemangledName> = functions.iter().map(|(_, f)| DemangledName::from_linkage(&f.name)).collect();
     let selected: HashSet<usize> = matching_names(names.iter(), text)?.into_iter().collect();
     if selected.is_empty() {
         bail!(
