@@ -17,7 +17,7 @@ const RECOMMENDED_PACKAGES: &str = "lld-22 | lld-19, llvm-22 | llvm-19";
 /// Debian packages for `trodden simulate`, recording traces, and recording waiting times.
 const SUGGESTED_PACKAGES: &str = "qemu-user, linux-perf, gdb, openmpi-bin | mpich";
 const PACKAGE_SUMMARY: &str = "shows which execution paths native programs take";
-const PACKAGE_DESCRIPTION: &str = "trodden counts every path of a C, C++ or Rust program exactly, traces
+const DESCRIPTION: &str = "trodden counts every path of a C, C++ or Rust program exactly, traces
 unmodified programs block by block, models a hardware path profiler,
 and explains the waiting time of processes and threads.
 
@@ -57,7 +57,7 @@ fn render_manifest(folder: &Path) -> Result<String> {
         "[package]\nname = \"trodden\"\nversion = {PACKAGE_VERSION:?}\nedition = \"2024\"\nlicense = \"MIT OR Apache-2.0\"\n\
             description = {PACKAGE_SUMMARY:?}\n\n[workspace]\n\n[package.metadata.deb]\nmaintainer = {:?}\nrevision = \"\"\n\
             section = \"devel\"\npriority = \"optional\"\ndepends = {REQUIRED_PACKAGES:?}\nrecommends = {RECOMMENDED_PACKAGES:?}\n\
-            suggests = {SUGGESTED_PACKAGES:?}\nextended-description = {PACKAGE_DESCRIPTION:?}\npreserve-symlinks = true\nassets = [\n{assets}]\n",
+            suggests = {SUGGESTED_PACKAGES:?}\nextended-description = {DESCRIPTION:?}\npreserve-symlinks = true\nassets = [\n{assets}]\n",
         find_maintainer()
     ))
 }
