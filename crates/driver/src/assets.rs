@@ -7,7 +7,7 @@
 use crate::context::DriverContext;
 use crate::other_programs::{option_with_value, run};
 use crate::stand_ins;
-use crate::toolchain::{CLANG_VARIABLE, LlvmInstallation, LlvmTool, install};
+use crate::toolchain::{CLANG_VARIABLE, LlvmTool, LlvmToolchain, install};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::ffi::OsString;
 use std::fs;
@@ -109,13 +109,13 @@ impl TroddenLibrary {
 }
 
 /// Returns the clang option that loads the plugin.
-pub fn plugin_option(context: &DriverContext, llvm: &LlvmInstallation) -> Result<OsString> {
+pub fn plugin_option(context: &DriverContext, llvm: &LlvmToolchain) -> Result<OsString> {
     Ok(option_with_value("-fpass-plugin=", check_plugin(context, llvm)?))
 }
 
 /// Checks that clang can load the plugin and that the plugin accepts clang, and returns the plugin's path. An unsuitable clang, such as a
 /// statically linked one, is thus noticed before anything is compiled. The unit cache remembers which clang was accepted.
-pub fn check_plugin(context: &DriverContext, llvm: &LlvmInstallation) -> Result<PathBuf> {
+pub fn check_plugin(context: &DriverContext, llvm: &LlvmToolchain) -> Result<PathBuf> {
     let plugin = COMPILER_PLUGIN_LIBRARY.find(context)?;
     let accepted = context.store()?.root().join("runtime").join(plugin_check_file_name(llvm, &plugin)?);
     if !accepted.exists() {
@@ -127,7 +127,7 @@ pub fn check_plugin(context: &DriverContext, llvm: &LlvmInstallation) -> Result<
 }
 
 /// Loads the plugin into clang by compiling an empty file. Unlike [`check_plugin`], does not rely on results in the unit cache.
-pub fn try_compiler_plugin(context: &DriverContext, llvm: &LlvmInstallation, plugin: &Path) -> Result<()> {
+pub fn try_compiler_plugin(context: &DriverContext, llvm: &LlvmToolchain, plugin: &Path) -> Result<()> {
     let mut command = Command::new(llvm.clang());
     command.args(["-x", "c", "-c", "/dev/null", "-o", "/dev/null"]).arg(option_with_value("-fpass-plugin=", plugin));
     command.env(CACHE_VARIABLE, context.store()?.root()).env_remove(EXPERIMENT_VARIABLE).env_remove(SETTINGS_VARIABLE);
@@ -145,7 +145,7 @@ pub fn try_compiler_plugin(context: &DriverContext, llvm: &LlvmInstallation, plu
 /// Returns the name of the file that records that a clang was accepted. The name is a hash of clang's version and of the identities of
 /// clang and plugin. The LLVM library need not be part of the hash: packages replace it together with clang, and a clang with a different
 /// library fails by itself.
-fn plugin_check_file_name(llvm: &LlvmInstallation, plugin: &Path) -> Result<String> {
+fn plugin_check_file_name(llvm: &LlvmToolchain, plugin: &Path) -> Result<String> {
     let all = [llvm.major.to_string(), llvm.clang().display().to_string(), file_identity(llvm.clang())?, file_identity(plugin)?];
     Ok(format!("{}.clang", Identity::from_content(all.join("\n").as_bytes())))
 }
@@ -224,7 +224,7 @@ pub fn link_drivers(context: &DriverContext, folder: &Path) -> Result<()> {
     trodden_profile::temporary::create_folders(folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
     DRIVER_NAMES.iter().try_for_each(|name| replace_link(program, &folder.join(name)))?;
     // CMake takes `trodden-` for the prefix of a cross toolchain, and searches for tools with this prefix beside the compiler.
-    let Ok(llvm) = LlvmInstallation::find(context) else { return Ok(()) };
+    let Ok(llvm) = LlvmToolchain::find(context) else { return Ok(()) };
     for tool in [LlvmTool::Ar, LlvmTool::Ranlib, LlvmTool::Nm] {
         if let Ok(path) = llvm.tool(context, tool) {
             replace_link(&path, &folder.join(format!("trodden-{}", tool.name())))?;

@@ -12,7 +12,7 @@ use crate::context::DriverContext;
 use crate::experiment;
 use crate::other_programs::run as output_of;
 use crate::rust;
-use crate::toolchain::{CLANG_VARIABLE, LlvmInstallation};
+use crate::toolchain::{CLANG_VARIABLE, LlvmToolchain};
 use anyhow::{Context, Result, bail};
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -281,10 +281,10 @@ impl RustcVersion {
 
     /// Finds an installed LLVM that can compile the bitcode that this rustc writes. Fails if rustc is not based on LLVM, or if its LLVM is
     /// newer than all installed ones.
-    pub fn compiler(&self, context: &DriverContext) -> Result<LlvmInstallation> {
+    pub fn compiler(&self, context: &DriverContext) -> Result<LlvmToolchain> {
         let major = self.llvm.split('.').next().and_then(|major| major.parse().ok());
         let major = major.with_context(|| format!("rustc {} is not based on LLVM", self.release))?;
-        LlvmInstallation::for_bitcode(context, major, &format!("rustc {} is based on", self.release))
+        LlvmToolchain::for_bitcode(context, major, &format!("rustc {} is based on", self.release))
     }
 }
 
@@ -292,7 +292,7 @@ impl RustcVersion {
 /// the hash of its content), the plugin's own content, and the version of LLVM.
 fn compute_configuration_identity(
     context: &DriverContext,
-    llvm: &LlvmInstallation,
+    llvm: &LlvmToolchain,
     request: &Path,
     scope: InstrumentedScope,
 ) -> Result<Identity> {

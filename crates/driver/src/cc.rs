@@ -17,7 +17,7 @@ use crate::context::DriverContext;
 use crate::events::{self, DriverEvent};
 use crate::experiment;
 use crate::link;
-use crate::toolchain::{CLANG_VARIABLE, LlvmInstallation};
+use crate::toolchain::{CLANG_VARIABLE, LlvmToolchain};
 use anyhow::{Context, Result, bail, ensure};
 use arguments::CompilerCommandLine;
 use std::ffi::OsString;
@@ -45,21 +45,16 @@ const SETTING_WORDS: [(&str, &str); 7] = [
 
 /// Runs clang with `arguments`. Returns only if the command links, or if clang cannot be run; otherwise, clang replaces this process.
 pub fn drive(context: &DriverContext, language: SourceLanguage, arguments: Vec<OsString>) -> Result<ExitCode> {
-    drive_with_llvm(context, &LlvmInstallation::find(context)?, language, arguments)
+    drive_clang(context, &LlvmToolchain::find(context)?, language, arguments)
 }
 
 /// Runs clang in place of the compiler that the build called as `name`. A name such as `clang-20` selects this version of clang. Otherwise
 /// like [`drive`].
 pub fn stand_in_for_compiler(context: &DriverContext, name: &str, language: SourceLanguage, arguments: Vec<OsString>) -> Result<ExitCode> {
-    drive_with_llvm(context, &LlvmInstallation::for_compiler_name(context, name)?, language, arguments)
+    drive_clang(context, &LlvmToolchain::for_compiler_name(context, name)?, language, arguments)
 }
 
-fn drive_with_llvm(
-    context: &DriverContext,
-    llvm: &LlvmInstallation,
-    language: SourceLanguage,
-    mut arguments: Vec<OsString>,
-) -> Result<ExitCode> {
+fn drive_clang(context: &DriverContext, llvm: &LlvmToolchain, language: SourceLanguage, mut arguments: Vec<OsString>) -> Result<ExitCode> {
     let own = remove_trodden_options(&mut arguments)?;
     let lto = own.lto || context.variable(LTO_VARIABLE).is_some_and(|v| v == "1");
     if own.settings != Settings::default() || experiment::settings_variable(context).is_some() {
@@ -109,7 +104,7 @@ fn drive_with_llvm(
     exec_clang(&clang, &arguments, &added, &environment)
 }
 
-fn compile_options(context: &DriverContext, llvm: &LlvmInstallation, line: &CompilerCommandLine, clang: &Path) -> Result<Vec<OsString>> {
+fn compile_options(context: &DriverContext, llvm: &LlvmToolchain, line: &CompilerCommandLine, clang: &Path) -> Result<Vec<OsString>> {
     let mut added = Vec::new();
     if line.compiles {
         added.push(assets::plugin_option(context, llvm)?);
@@ -184,7 +179,7 @@ fn exec_clang(clang: &Path, arguments: &[OsString], added: &[OsString], environm
 /// Resolves the settings to a request, puts the request in the environment for all parts of the driver, and runs the driver again.
 fn drive_with_resolved_settings(
     context: &DriverContext,
-    llvm: &LlvmInstallation,
+    llvm: &LlvmToolchain,
     language: SourceLanguage,
     arguments: &[OsString],
     own: Settings,

@@ -12,7 +12,7 @@ use crate::experiment::read_request;
 use crate::frames;
 use crate::other_programs::{checked_stdout, option_with_value};
 use crate::recipe::{BuildProduct, FileInput, LinkRecipe, RecipeStore, SCHEMA_VERSION, SourceInput};
-use crate::toolchain::LlvmInstallation;
+use crate::toolchain::LlvmToolchain;
 use anyhow::{Context, Result, anyhow, bail};
 use object::{Object, ObjectSection};
 use std::collections::{BTreeSet, HashSet};
@@ -332,7 +332,7 @@ fn unescape(name: &[u8]) -> PathBuf {
 pub fn is_system_file(context: &DriverContext, path: &Path) -> bool {
     const SYSTEM_FOLDERS: &[&str] =
         &["/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/lib", "/lib32", "/lib64", "/libx32", "/usr/share", "/dev", "/proc"];
-    let llvm = || LlvmInstallation::find(context).ok().and_then(|llvm| llvm.root());
+    let llvm = || LlvmToolchain::find(context).ok().and_then(|llvm| llvm.root());
     let ours = context.store().is_ok_and(|s| path.starts_with(s.root().join("runtime")));
     ours || SYSTEM_FOLDERS.iter().any(|s| path.starts_with(s))
         || path.to_string_lossy().contains("/lib/rustlib/")

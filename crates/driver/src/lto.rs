@@ -15,7 +15,7 @@ use crate::frames::{self, ArchiveMember};
 use crate::link;
 use crate::other_programs::option_with_value;
 use crate::rebuild::BitcodeCompiler;
-use crate::toolchain::{LlvmInstallation, LlvmTool};
+use crate::toolchain::{LlvmTool, LlvmToolchain};
 use anyhow::{Context, Result};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -30,7 +30,7 @@ use trodden_unit::bitcode::is_bitcode;
 
 pub fn drive(
     context: &DriverContext,
-    llvm: &LlvmInstallation,
+    llvm: &LlvmToolchain,
     clang: &Path,
     arguments: &[OsString],
     line: &CompilerCommandLine,
@@ -50,7 +50,7 @@ pub fn drive(
 
 fn link_whole_program(
     context: &DriverContext,
-    llvm: &LlvmInstallation,
+    llvm: &LlvmToolchain,
     clang: &Path,
     arguments: &[OsString],
     line: &CompilerCommandLine,
@@ -94,7 +94,7 @@ fn link_whole_program(
 }
 
 /// Checks that LLVM can read all bitcode that is linked, because lld does not always reject bitcode from a newer version.
-fn check_bitcode_versions(context: &DriverContext, llvm: &LlvmInstallation, line: &CompilerCommandLine) -> Result<()> {
+fn check_bitcode_versions(context: &DriverContext, llvm: &LlvmToolchain, line: &CompilerCommandLine) -> Result<()> {
     for input in line.inputs_of(CompilerInputKind::Linkable) {
         if let Ok(bytes) = fs::read(Path::new(input)) {
             llvm.check_bitcode(&bytes, input)?;

@@ -9,7 +9,7 @@ use crate::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
 use crate::context::DriverContext;
 use crate::frames::{self, ArchiveMember};
 use crate::other_programs::{checked_stdout, option_with_value};
-use crate::toolchain::LlvmInstallation;
+use crate::toolchain::LlvmToolchain;
 use anyhow::{Context, Result};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -28,7 +28,7 @@ use trodden_unit::{CodegenOptions, Frame, Identity, UnitMap};
 /// Compiles bitcode with clang and the plugin.
 #[derive(Debug)]
 pub struct BitcodeCompiler {
-    llvm: LlvmInstallation,
+    llvm: LlvmToolchain,
     plugin: PathBuf,
     store: PathBuf,
     request: OsString,
@@ -38,11 +38,11 @@ impl BitcodeCompiler {
     /// Creates a compiler that uses the default LLVM. `request` names the file with the plugin request; an empty name stands for the
     /// default request.
     pub fn new(context: &DriverContext, request: OsString) -> Result<BitcodeCompiler> {
-        BitcodeCompiler::with(context, &LlvmInstallation::find(context)?, request)
+        BitcodeCompiler::with(context, &LlvmToolchain::find(context)?, request)
     }
 
     /// Creates a compiler that uses this LLVM.
-    pub fn with(context: &DriverContext, llvm: &LlvmInstallation, request: OsString) -> Result<BitcodeCompiler> {
+    pub fn with(context: &DriverContext, llvm: &LlvmToolchain, request: OsString) -> Result<BitcodeCompiler> {
         let plugin = assets::check_plugin(context, llvm)?;
         Ok(BitcodeCompiler { llvm: llvm.clone(), plugin, store: context.store()?.root().to_owned(), request })
     }
@@ -125,10 +125,10 @@ fn read_beginning(path: &Path) -> io::Result<Vec<u8>> {
 
 /// Returns the LLVM that can compile all given units: the version that compiled the newest unit, or a newer version. Each unit is given by
 /// its source and LLVM version. Fails if no such LLVM is installed; the message names the newest unit.
-pub fn llvm_for<'a>(context: &DriverContext, units: impl IntoIterator<Item = (&'a str, u32)>) -> Result<LlvmInstallation> {
+pub fn llvm_for<'a>(context: &DriverContext, units: impl IntoIterator<Item = (&'a str, u32)>) -> Result<LlvmToolchain> {
     match units.into_iter().max_by_key(|(_, major)| *major) {
-        Some((source, major)) => LlvmInstallation::for_bitcode(context, major, &format!("{source} was compiled by")),
-        None => LlvmInstallation::find(context),
+        Some((source, major)) => LlvmToolchain::for_bitcode(context, major, &format!("{source} was compiled by")),
+        None => LlvmToolchain::find(context),
     }
 }
 

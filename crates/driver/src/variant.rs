@@ -14,7 +14,7 @@ use crate::frames;
 use crate::link;
 use crate::rebuild::{BitcodeCompiler, ObjectRebuilder, llvm_for};
 use crate::recipe::{BuildProduct, LinkRecipe, RecipeStore};
-use crate::toolchain::LlvmInstallation;
+use crate::toolchain::LlvmToolchain;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use object::{Object, ObjectSection, ObjectSymbol};
 use place::LinkSandbox;
@@ -83,7 +83,7 @@ pub struct LinkInputs {
     /// Frames of the units in the input files, and of the units that the link command compiled from sources.
     pub frames: Vec<Frame>,
     /// The LLVM that compiles the units and links the variant.
-    pub llvm: LlvmInstallation,
+    pub llvm: LlvmToolchain,
     /// The program's folder, to which `$ORIGIN` in run paths refers.
     origin: PathBuf,
 }
@@ -210,7 +210,7 @@ impl VariantDefaults {
     }
 
     /// Assembles an object that defines these defaults, in `folder`. Returns `None` if all defaults are `None`.
-    fn assemble(&self, llvm: &LlvmInstallation, folder: &Path) -> Result<Option<PathBuf>> {
+    fn assemble(&self, llvm: &LlvmToolchain, folder: &Path) -> Result<Option<PathBuf>> {
         let texts =
             [(DEFAULT_OUTPUT_SYMBOL, &self.output), (DEFAULT_ON_UNTESTED_SYMBOL, &self.on_untested), (WATCHED_SYMBOL, &self.watched)];
         let mut assembly = String::from(".section .note.GNU-stack,\"\",@progbits\n.section .rodata\n");
@@ -269,7 +269,7 @@ fn read_unit(store: &UnitCache, unit: &str) -> Result<Frame> {
 }
 
 fn run_link(
-    llvm: &LlvmInstallation,
+    llvm: &LlvmToolchain,
     recipe: &LinkRecipe,
     sandbox: &LinkSandbox,
     line: &CompilerCommandLine,

@@ -18,13 +18,7 @@ pub fn describe_share_base(measure: PathMeasure) -> String {
 }
 
 /// Renders the table of executed functions. Returns an empty string if fewer than two functions are selected.
-pub fn render_function_totals(
-    view: &ProfileView,
-    selection: &PathSelection,
-    ranking: &RankedPaths,
-    painter: Painter,
-    width: usize,
-) -> String {
+pub fn render_totals_table(view: &ProfileView, selection: &PathSelection, ranking: &RankedPaths, painter: Painter, width: usize) -> String {
     let measure = selection.measure;
     let mut functions: Vec<&Function> = ranking.functions.iter().copied().filter(|f| f.is_executed()).collect();
     if ranking.candidates == 0 || functions.len() < 2 {

@@ -3,7 +3,7 @@
 use crate::error::ReportError;
 use crate::escape;
 use crate::events;
-use crate::function_totals::{describe_share_base, render_function_totals};
+use crate::function_totals::{describe_share_base, render_totals_table};
 use crate::indent::{InlinedIndent, indent_width};
 use crate::paint::{self, Painter, align_left, align_right, truncate_function_name, truncate_text};
 use crate::path_listing::{ListingStep, PathListing};
@@ -41,7 +41,7 @@ pub fn report(view: &ProfileView, selection: &PathSelection, sources: &SourceCac
     let ranking = selection.rank(view)?;
     let page = &PageLayout::new(options);
     let mut out = render_header(view, page);
-    out.push_str(&render_function_totals(view, selection, &ranking, page.painter, page.width));
+    out.push_str(&render_totals_table(view, selection, &ranking, page.painter, page.width));
     out.push_str(&render_paths_heading(view, selection, &ranking, page));
     let columns = TableColumns::new(&ranking, page);
     if !ranking.paths.is_empty() {

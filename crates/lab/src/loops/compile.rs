@@ -14,7 +14,7 @@ use trodden_driver::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
 use trodden_driver::experiment;
 use trodden_driver::other_programs::run;
 use trodden_driver::rebuild::{codegen_options, llvm_for};
-use trodden_driver::toolchain::{LlvmInstallation, LlvmTool};
+use trodden_driver::toolchain::{LlvmTool, LlvmToolchain};
 use trodden_launch::temporary::create_folder_in;
 use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::experiment::Keep;
@@ -52,7 +52,7 @@ pub fn assemble(frame: &Frame, parameters: &Settings) -> Result<Assembly> {
     Ok(Assembly { labels: extract_block_names(&text), plain: machine::parse(&plain), counted: machine::parse(&counted) })
 }
 
-fn compile(llvm: &LlvmInstallation, map: &UnitMap, named: &Path, output: &Path, counting: Option<(&Path, &Path)>) -> Result<String> {
+fn compile(llvm: &LlvmToolchain, map: &UnitMap, named: &Path, output: &Path, counting: Option<(&Path, &Path)>) -> Result<String> {
     let codegen = codegen_options(map).with_context(|| format!("cannot use the unit of {}", map.source))?;
     let mut command = Command::new(llvm.clang());
     command.args(codegen.arguments()).args([

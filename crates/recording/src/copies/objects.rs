@@ -15,7 +15,7 @@ use trodden_driver::DriverContext;
 use trodden_driver::experiment;
 use trodden_driver::rebuild::{BitcodeCompiler, codegen_options, for_each_in_parallel};
 use trodden_driver::store_size::COPIES_FOLDER;
-use trodden_driver::toolchain::LlvmInstallation;
+use trodden_driver::toolchain::LlvmToolchain;
 use trodden_launch::StopFlag;
 use trodden_text::words::plural;
 use trodden_unit::experiment::{InputFolder, InputPurpose, SettingsFile};
@@ -35,7 +35,7 @@ pub struct CopyObjects<'a> {
 
 impl<'a> CopyObjects<'a> {
     /// Creates a compiler for objects with these settings. Fails if the plugin or the unit cache is missing.
-    pub fn new(settings: &'a Settings, llvm: &LlvmInstallation, context: CopyContext<'a>) -> Result<CopyObjects<'a>> {
+    pub fn new(settings: &'a Settings, llvm: &LlvmToolchain, context: CopyContext<'a>) -> Result<CopyObjects<'a>> {
         let driver = context.driver;
         let compiler = BitcodeCompiler::with(driver, llvm, OsString::new())?;
         let common = Identity::from_content(format!("{} {settings}", compiler.identity()?).as_bytes());

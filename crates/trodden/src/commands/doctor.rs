@@ -19,7 +19,7 @@ use trodden_driver::assets;
 use trodden_driver::cargo::RustcVersion;
 use trodden_driver::other_programs::run as printed;
 use trodden_driver::toolchain::{
-    LlvmInstallation, LlvmTool, NEWEST_LLVM, OLDEST_LLVM, TESTED_LLVM, find_all_clangs, find_on_path, is_supported,
+    LlvmTool, LlvmToolchain, NEWEST_LLVM, OLDEST_LLVM, TESTED_LLVM, find_all_clangs, find_on_path, is_supported,
 };
 use trodden_profile::store::locate;
 use trodden_recording::record;
@@ -132,7 +132,7 @@ impl InstallationRemedy {
         match self {
             Text(text) => (*text).to_owned(),
             Install(tools) => {
-                let major = LlvmInstallation::find(driver_context()).map_or(NEWEST_LLVM, |llvm| llvm.major);
+                let major = LlvmToolchain::find(driver_context()).map_or(NEWEST_LLVM, |llvm| llvm.major);
                 let packages: Vec<String> = tools.iter().map(|tool| format!(" {}-{major}", tool.package())).collect();
                 format!("apt-get install{}", packages.concat())
             }
@@ -157,7 +157,7 @@ fn print_findings(out: &mut impl Write, checks: &[DoctorFinding]) -> io::Result<
 
 /// Describes the clang in use and lists the other clangs that were found.
 fn check_clang() -> Result<String> {
-    let llvm = LlvmInstallation::find(driver_context())?;
+    let llvm = LlvmToolchain::find(driver_context())?;
     let cxx = llvm.tool(driver_context(), LlvmTool::ClangCxx)?;
     let version = first_output_line(Command::new(llvm.clang()).arg("--version"))?;
     let untested = if TESTED_LLVM.contains(&llvm.major) { String::new() } else { "; trodden is not tested with this version".to_owned() };
@@ -192,7 +192,7 @@ fn check_c_library() -> Result<String> {
 
 fn check_plugin() -> Result<String> {
     let plugin = assets::COMPILER_PLUGIN_LIBRARY.find(driver_context())?;
-    assets::try_compiler_plugin(driver_context(), &LlvmInstallation::find(driver_context())?, &plugin)?;
+    assets::try_compiler_plugin(driver_context(), &LlvmToolchain::find(driver_context())?, &plugin)?;
     Ok(plugin.display().to_string())
 }
 
@@ -238,7 +238,7 @@ fn check_lto() -> Result<String> {
 
 /// Checks that llvm-cov and llvm-profdata have clang's major version. Their file formats differ between versions.
 fn check_profile_tools() -> Result<String> {
-    let llvm = LlvmInstallation::find(driver_context())?;
+    let llvm = LlvmToolchain::find(driver_context())?;
     let mut found = Vec::new();
     for tool in [LlvmTool::Cov, LlvmTool::Profdata] {
         let path = llvm.tool(driver_context(), tool)?;

@@ -8,9 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
 use trodden_oracle::random::{RandomLanguage, program};
-use trodden_profile::stream::{
-    CallNesting, CounterLookup, LiveStream, NestingStep, StreamLog, StreamSymbol, ThreadKey, ThreadLog, is_stream_file,
-};
+use trodden_profile::stream::{CallNesting, CounterLookup, LiveStream, NestingStep, StreamLog, StreamSymbol};
+use trodden_profile::stream::{ThreadKey, ThreadLog, is_stream_file};
 use trodden_profile::{FunctionPaths, Profile};
 use trodden_unit::FunctionMap;
 use trodden_wire::stream::Event;
