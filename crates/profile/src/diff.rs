@@ -319,7 +319,7 @@ fn diff_function(
     }
     let mut paths: Vec<PathDiff> =
         pairs.into_values().filter_map(|pair| diff_path(new.map(), pair, totals, programs)).filter(|p| is_reported(p, options)).collect();
-    let entries = (old.paths.entries(), new.paths.entries());
+    let entries = (old.paths.call_count(), new.paths.call_count());
     let unfinished = (old.unfinished_path_count(), new.unfinished_path_count());
     let unfinished_differs = (unfinished.0 == 0) != (unfinished.1 == 0);
     let counted = options.report_counts && (entries.0 != entries.1 || unfinished.0 != unfinished.1);

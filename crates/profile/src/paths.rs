@@ -166,7 +166,7 @@ impl FunctionPaths {
     }
 
     /// Returns the number of calls to the function.
-    pub fn entries(&self) -> u64 {
+    pub fn call_count(&self) -> u64 {
         self.blocks.first().copied().unwrap_or(0)
     }
 

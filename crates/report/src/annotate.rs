@@ -93,7 +93,7 @@ fn render_title(view: &ProfileView, function: &Function, shown: Option<&ShownPat
     let mut out = format!("{}{}\n", page.paint(paint::NAME, &function.name.full), page.paint(paint::DIM, &place));
     let total = view.total(measure);
     let whole = words::percent(select::share(function.total(measure), total));
-    let calls = words::plural(function.paths.entries().into(), "call", "calls");
+    let calls = words::plural(function.paths.call_count().into(), "call", "calls");
     let paths = words::plural(function.paths.complete.len() as u128, "path", "different paths");
     out.push_str(&format!("  {calls}, {paths}, {whole} of all {}\n", measure.name()));
     let Some(shown) = shown else {

@@ -27,7 +27,7 @@ pub fn render_totals_table(view: &ProfileView, selection: &PathSelection, rankin
     functions.sort_by(|a, b| b.total(measure).cmp(&a.total(measure)).then_with(|| a.name.full.cmp(&b.name.full)));
     let executed = functions.len();
     functions.truncate(limit(selection.top));
-    let calls = |f: &&Function| words::count(f.paths.entries().into());
+    let calls = |f: &&Function| words::count(f.paths.call_count().into());
     let paths = |f: &&Function| words::count(f.paths.complete.len() as u128);
     let widest =
         |cell: &dyn Fn(&&Function) -> String, title: &str| functions.iter().map(|f| cell(f).len()).max().unwrap_or(0).max(title.len());

@@ -153,7 +153,7 @@ fn function_json(view: &ProfileView, function: &Function, measure: PathMeasure) 
         "unit": function.unit.unit.to_string(),
         "file": function.file(),
         "line": function.line(),
-        "calls": number(function.paths.entries()),
+        "calls": number(function.paths.call_count()),
         "executions": number(function.paths.total()),
         "instructions": number(function.instructions),
         "blocks": number(function.blocks),

@@ -141,7 +141,7 @@ impl LineCounts {
     /// declaration of the body's function.
     fn add_lines<'a>(&mut self, function: &Function<'a>, entries: &BTreeMap<u32, u64>) -> Vec<[(&'a str, u32); 2]> {
         let map = function.unit_map();
-        let entered = |position: SourcePosition| entries.get(&position.scope).map_or(function.paths.entries() > 0, |n| *n > 0);
+        let entered = |position: SourcePosition| entries.get(&position.scope).map_or(function.paths.call_count() > 0, |n| *n > 0);
         let mut unentered = Vec::new();
         for (position, count) in line_instances(function, entries) {
             let declared = map.scopes.get(position.scope as usize).and_then(|s| Some((map.files.get(s.file as usize)?.as_str(), s.line)));
@@ -214,7 +214,7 @@ impl LineCounts {
 
     fn add_function(&mut self, function: &Function) {
         let (Some(position), Some(line)) = (function.map.position, function.line()) else { return };
-        let entries = function.paths.entries();
+        let entries = function.paths.call_count();
         if let Some(file) = self.file_counts(function, position) {
             let calls = file.functions.entry((line, function.name.linkage.clone())).or_default();
             *calls = calls.saturating_add(entries);
@@ -225,7 +225,7 @@ impl LineCounts {
 /// Returns the positions of all line instances in a function, with their counts. The module's documentation defines line instances.
 fn line_instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(SourcePosition, u64)> {
     let mut instances = LineInstanceCounts::default();
-    instances.add(function.map.position, function.paths.entries());
+    instances.add(function.map.position, function.paths.call_count());
     let (cleanups, stopped) = (unexecuted::find_cleanup_blocks(function), inlined::count_stops_by_block(function, &function.paths));
     for (at, (block, &count)) in function.map.blocks.iter().zip(&function.paths.blocks).enumerate() {
         if count == 0 && cleanups[at] {

@@ -94,7 +94,7 @@ impl CopyReportSummary {
     /// Summarises the reports from copies. `functions` lists the functions that each copy counts. Estimates are for `population` users, or,
     /// if it is `None`, for the users who reported. Fails if no user reported, or if more users reported than the population has.
     pub fn new(population: Option<u64>, functions: Vec<Vec<String>>, reporting: &ReportingUsers) -> Result<CopyReportSummary> {
-        let reported = reporting.users();
+        let reported = reporting.reporting_user_count();
         let all = population.unwrap_or(reported);
         let users = plural(reported.into(), "user", "users");
         ensure!(all >= reported, "--population {all} is too small: {users} reported. Pass the number of all users");

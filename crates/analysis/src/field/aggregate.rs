@@ -105,7 +105,7 @@ impl FieldReportAggregator {
     }
 
     /// Returns the number of reports read so far.
-    pub fn reports(&self) -> u64 {
+    pub fn report_count(&self) -> u64 {
         self.reports
     }
 

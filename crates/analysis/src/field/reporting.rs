@@ -54,7 +54,7 @@ impl ReportingUsers {
     }
 
     /// Returns the number of all users.
-    pub fn users(&self) -> u64 {
+    pub fn reporting_user_count(&self) -> u64 {
         self.users.values().sum()
     }
 
@@ -101,7 +101,7 @@ mod tests {
             expected.entry(user).or_default().insert(copy);
         }
         let reporting = counter.count_reporting_users().unwrap();
-        assert_eq!(reporting.users(), expected.len() as u64);
+        assert_eq!(reporting.reporting_user_count(), expected.len() as u64);
         for copies in [&[0u32][..], &[1, 5], &[7, 2, 3], &[9]] {
             let users = expected.values().filter(|own| copies.iter().any(|c| own.contains(c))).count() as u64;
             assert_eq!(reporting.users_with_any(copies), users);

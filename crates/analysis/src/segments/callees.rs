@@ -85,7 +85,7 @@ impl<'a> CalleeResolver<'a> {
         }
         for (place, function) in functions(self.image) {
             let paths = FunctionPaths::decode(function, self.image.units[place.unit].counts_of(function))?;
-            let entries = paths.entries();
+            let entries = paths.call_count();
             if entries > 0 && entries != by_name.get(&place).copied().unwrap_or(0) {
                 self.by_pointer.insert(place);
             }

@@ -64,7 +64,7 @@ impl HotQuery {
 /// Finds the minimal hot subpaths of a sequence. Fails if a parameter is out of range.
 pub fn find_hot_subpaths(opened: &OpenedSequence, question: HotQuery) -> Result<HotSubpaths> {
     question.check_query()?;
-    let paths = opened.path_events();
+    let paths = opened.path_event_count();
     let threshold = ((paths as f64 * question.threshold / 100.0).ceil() as u64).max(1);
     let parameters = HotParameters { shortest: question.shortest, longest: question.longest, threshold: threshold.into() };
     let sequence = opened.grammar.retained(|symbol| opened.table.is_path(symbol))?;

@@ -45,7 +45,7 @@ pub struct PhaseRow {
 
 /// Finds at most `max_phases` phases by paths and by blocks. The sequence is split into about 100 intervals.
 pub fn document_phases(opened: &OpenedSequence, max_phases: usize) -> Result<PhaseDocument> {
-    let interval = opened.path_events().div_ceil(100).max(1);
+    let interval = opened.path_event_count().div_ceil(100).max(1);
     let parameters = PhaseParameters { max_phases, ..PhaseParameters::default() };
     let table = &opened.table;
     let by_paths = find_in_sequence(opened, interval, parameters, |symbol, add| add(symbol, 1.0))?;

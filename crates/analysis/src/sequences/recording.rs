@@ -242,7 +242,7 @@ pub struct OpenedSequence {
 
 impl OpenedSequence {
     /// Returns the number of paths in the sequence, not counting prefixes.
-    pub fn path_events(&self) -> u64 {
+    pub fn path_event_count(&self) -> u64 {
         let counts = self.grammar.terminals().iter().zip(self.grammar.terminal_counts());
         counts.filter(|(symbol, _)| self.table.is_path(**symbol)).map(|(_, count)| count).sum()
     }

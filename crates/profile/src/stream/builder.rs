@@ -162,7 +162,7 @@ impl StreamLogBuilder {
         self.open.values().map(|w| w.compressor.items_in_memory()).sum()
     }
 
-    pub fn symbols(&self) -> u64 {
+    pub fn event_count(&self) -> u64 {
         self.symbols + self.open.values().map(|w| w.header.events).sum::<u64>()
     }
 

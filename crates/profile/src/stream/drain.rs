@@ -132,7 +132,7 @@ impl StreamDrain {
         self.flush_all_threads()?;
         self.drained.invalid_words += count_lost_words(&self.live)?;
         let bytes = self.builder.close_all_windows()?;
-        Ok(StreamDrainTotals { bytes, events: self.builder.symbols(), lost: self.live.lost_threads()?, ..self.drained })
+        Ok(StreamDrainTotals { bytes, events: self.builder.event_count(), lost: self.live.lost_threads()?, ..self.drained })
     }
 
     /// Creates a log for a program that has ended, from its stream file and from the log (`before`) and journals of a killed recorder. The
@@ -179,7 +179,7 @@ impl StreamDrain {
         // Chunks that were already returned to the program are missing if the log or a journal was truncated.
         ends.into_iter().try_for_each(|(key, end)| builder.end_thread(key, end))?;
         let bytes = builder.close_all_windows()?;
-        Ok(StreamDrainTotals { bytes, events: builder.symbols(), lost: live.lost_threads()?, ..drained })
+        Ok(StreamDrainTotals { bytes, events: builder.event_count(), lost: live.lost_threads()?, ..drained })
     }
 
     /// Returns the stream file.
@@ -191,7 +191,7 @@ impl StreamDrain {
     fn scan_all_chunks(&mut self) -> Result<Vec<StreamChunk>, ProfileError> {
         let full = self.live.chunks()?.into_iter().filter(|c| c.is_full).collect();
         let full = self.select_next(full);
-        self.expected.resize(self.live.regions()? as usize, 0);
+        self.expected.resize(self.live.region_count()? as usize, 0);
         full.iter().for_each(|c| self.expected[c.place.0 as usize] = (c.place.1 + 1) % SLOTS);
         Ok(full)
     }
@@ -204,7 +204,7 @@ impl StreamDrain {
 
     /// Returns the full chunks in the expected slots, and further full chunks in the slots after these, sorted by thread and number.
     fn find_expected_chunks(&mut self) -> Result<Vec<StreamChunk>, ProfileError> {
-        self.expected.resize(self.live.regions()? as usize, 0);
+        self.expected.resize(self.live.region_count()? as usize, 0);
         let mut full = Vec::new();
         for (region, expected) in self.expected.iter().enumerate() {
             for ahead in 0..SLOTS {

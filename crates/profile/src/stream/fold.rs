@@ -20,7 +20,7 @@ const RAW_FILE_PAGE_BYTES: u64 = 4096;
 pub fn count_counter_increments(log: &StreamLog) -> Result<Vec<u64>, ProfileError> {
     let mut counts = vec![0u64; log.header().counters as usize];
     for thread in log.threads() {
-        for window in 0..thread.windows() {
+        for window in 0..thread.window_count() {
             let grammar = log.window(thread, window)?;
             for (symbol, times) in grammar.terminals().iter().zip(grammar.terminal_counts()) {
                 if let Some(count) =

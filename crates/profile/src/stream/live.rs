@@ -164,12 +164,12 @@ impl LiveStream {
             self.read_exact(&mut word, offset).map(|()| LostThreads(u64::from_le_bytes(word)))
         };
         let of_header = word(offset_of!(RawHeader, lost) as u64)?;
-        (0..self.regions()?)
+        (0..self.region_count()?)
             .try_fold(of_header, |sum, region| Ok(sum.merge(word(self.region_offset(region, region_lost_offset(REGION_WORDS)))?)))
     }
 
     /// Returns the number of regions that are complete in the file.
-    pub fn regions(&self) -> Result<u64, ProfileError> {
+    pub fn region_count(&self) -> Result<u64, ProfileError> {
         let length = self.file.metadata().map_err(ProfileError::io(&self.path, "read"))?.len();
         Ok(length.saturating_sub(self.regions_offset) / self.stride)
     }
@@ -207,7 +207,7 @@ impl LiveStream {
     /// Returns the file offsets of chunks with corrupt headers. The events in these chunks are lost.
     pub fn corrupt_chunks(&self) -> Result<Vec<u64>, ProfileError> {
         let mut corrupt = Vec::new();
-        for region in 0..self.regions()? {
+        for region in 0..self.region_count()? {
             for slot in 0..SLOTS {
                 let (header, is_intact) = self.read_header(region, slot)?;
                 corrupt.extend((header.state != CHUNK_FREE && !is_intact).then(|| self.chunk_offset(region, slot)));
@@ -219,7 +219,7 @@ impl LiveStream {
     /// Returns all chunks that are in use, sorted by thread and number.
     pub fn chunks(&self) -> Result<Vec<StreamChunk>, ProfileError> {
         let mut chunks = Vec::new();
-        for region in 0..self.regions()? {
+        for region in 0..self.region_count()? {
             for slot in 0..SLOTS {
                 chunks.extend(self.chunk(region, slot)?);
             }
@@ -232,7 +232,7 @@ impl LiveStream {
     /// since they keep their headers until they are reused.
     pub(super) fn count_chunks_by_thread(&self) -> Result<BTreeMap<ThreadKey, u64>, ProfileError> {
         let mut ends = BTreeMap::<ThreadKey, u64>::new();
-        for region in 0..self.regions()? {
+        for region in 0..self.region_count()? {
             for slot in 0..SLOTS {
                 let (header, is_intact) = self.read_header(region, slot)?;
                 if is_intact {
@@ -331,7 +331,7 @@ impl LiveStream {
 
     /// Returns the live activations of the thread that wrote a chunk; empty if its region now belongs to a different thread.
     fn live_frames(&self, chunk: &StreamChunk) -> Result<Vec<Event>, ProfileError> {
-        for region in 0..self.regions()? {
+        for region in 0..self.region_count()? {
             let mut header = [0; size_of::<RegionStream>()];
             self.read_exact(&mut header, self.region_offset(region, 0))?;
             let RegionStream { thread, process, started_ns, .. } = RegionStream::read(&header).expect("as many bytes as a header has");

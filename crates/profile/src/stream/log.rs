@@ -164,7 +164,7 @@ pub struct ThreadLog {
 
 impl ThreadLog {
     /// Returns the number of windows of the thread.
-    pub fn windows(&self) -> usize {
+    pub fn window_count(&self) -> usize {
         self.frames.len()
     }
 
@@ -270,7 +270,7 @@ impl StreamLog {
     /// Joins a thread's windows to one grammar, without expanding them. Fails if the file cannot be read or is corrupt, or if the joined
     /// grammar would be too large.
     pub fn grammar(&self, thread: &ThreadLog) -> Result<Grammar, ProfileError> {
-        let windows = (0..thread.windows()).map(|number| self.window(thread, number)).collect::<Result<Vec<_>, _>>()?;
+        let windows = (0..thread.window_count()).map(|number| self.window(thread, number)).collect::<Result<Vec<_>, _>>()?;
         if let [window] = windows.as_slice() {
             return Ok(window.clone());
         }

@@ -195,7 +195,7 @@ fn check_decoding(seed: u64, subject: &RandomFunction, machine: Machine) -> Func
     let signed = |counts: &[u64]| counts.iter().map(|n| *n as i64).collect::<Vec<_>>();
     assert_eq!(signed(&paths.blocks), log.blocks, "seed {seed}: blocks");
     assert_eq!(signed(&paths.edges), log.edges, "seed {seed}: edges");
-    assert_eq!(paths.entries() as i64, log.blocks[0]);
+    assert_eq!(paths.call_count() as i64, log.blocks[0]);
     let (mut complete, mut unfinished) = (BTreeMap::new(), BTreeMap::new());
     for path in &paths.complete {
         let logged = to_logged(subject, path.beginning, &path.path);

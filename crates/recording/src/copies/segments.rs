@@ -52,7 +52,7 @@ struct DividedFunction {
 }
 
 impl DividedFunction {
-    fn executions(&self) -> u64 {
+    fn execution_count(&self) -> u64 {
         self.paths.iter().fold(0, |sum: u64, (.., count)| sum.saturating_add(*count))
     }
 }
@@ -61,7 +61,7 @@ impl SegmentPartition {
     fn new(set: SegmentSet, job: &CopyJob) -> Result<SegmentPartition> {
         let options = &job.options;
         let functions = procedures_of_set(&set)?;
-        let counted_by_all = lightest_functions(&functions.iter().map(|f| (f.executions(), f.number)).collect::<Vec<_>>());
+        let counted_by_all = lightest_functions(&functions.iter().map(|f| (f.execution_count(), f.number)).collect::<Vec<_>>());
         let (small, divided): (Vec<DividedFunction>, Vec<DividedFunction>) =
             functions.into_iter().partition(|f| counted_by_all.contains(&f.number));
         ensure!(options.max_probes.is_none(), "--max-probes applies only to copies that share paths. Omit --max-probes or --divide");
@@ -90,7 +90,7 @@ impl SegmentPartition {
     }
 
     fn log_division<'a>(&self, largest: u64, functions: impl Iterator<Item = &'a DividedFunction> + Clone) {
-        let all = functions.clone().fold(0u64, |sum, function| sum.saturating_add(function.executions()));
+        let all = functions.clone().fold(0u64, |sum, function| sum.saturating_add(function.execution_count()));
         let divided = self.divided_functions().count() as u128;
         log::info!(
             "{} of segments of {} divided among {} copies; the largest share is {largest}; {} divided",

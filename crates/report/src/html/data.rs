@@ -45,7 +45,7 @@ pub fn report_summary_json(view: &ProfileView, details: &[Option<String>], optio
     let function = |(at, f): (usize, &Function)| {
         json!({
             "n": f.name.short, "f": f.name.full, "s": f.file(), "l": f.line(), "i": words::base_name(&f.image.path),
-            "c": number(f.paths.entries()), "w": select::share(f.total(options.measure), view.total(options.measure)),
+            "c": number(f.paths.call_count()), "w": select::share(f.total(options.measure), view.total(options.measure)),
             "p": f.paths.complete.len(), "u": !f.paths.are_all_paths_finished(), "x": f.is_executed(), "k": f.is_cut(),
             "d": details[at].is_some(),
         })

@@ -14,7 +14,7 @@ use trodden_unit::{EdgeKind, SourcePosition, UnitMap};
 /// Returns true if a function is empty and was never entered. Inlining such a function leaves no code, so it is unknown whether it was
 /// called.
 pub fn is_empty_and_unentered(function: &Function) -> bool {
-    function.paths.entries() == 0 && matches!(&function.map.blocks[..], [block] if block.instructions <= 1)
+    function.paths.call_count() == 0 && matches!(&function.map.blocks[..], [block] if block.instructions <= 1)
 }
 
 /// Determines for each block whether it is executed only for cleanup, while an exception unwinds through the function.
@@ -39,7 +39,7 @@ pub fn find_cleanup_blocks(function: &Function) -> Vec<bool> {
 /// `untaken` has the blocks whose untaken branches lead to the block.
 pub fn is_code_moved(function: &Function, untaken: &BTreeSet<Node>, position: SourcePosition, entries: &BTreeMap<u32, u64>) -> bool {
     // If a body was never entered, none of its lines was executed, whether moved or not.
-    if entries.get(&position.scope) == Some(&0) || function.paths.entries() == 0 {
+    if entries.get(&position.scope) == Some(&0) || function.paths.call_count() == 0 {
         return false;
     }
     let lines: Vec<u32> = untaken.iter().filter_map(|from| branch_line(function, *from, position)).collect();

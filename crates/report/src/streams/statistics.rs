@@ -94,7 +94,7 @@ fn thread_report(log: &StreamLog, thread: &ThreadLog, places: &CounterLookup) ->
         ..ThreadStatistics::default()
     };
     let mut frames = StackEffect::default();
-    for window in 0..thread.windows() {
+    for window in 0..thread.window_count() {
         let grammar = log.window(thread, window)?;
         report.items += grammar.statistics().items;
         for (symbol, times) in grammar.terminals().iter().zip(grammar.terminal_counts()) {

@@ -151,7 +151,10 @@ fn aggregate_reports(job: &FleetAggregateArguments, color: Color) -> Result<Exit
             read => read?,
         }
     }
-    anyhow::ensure!(aggregator.reports() > 0, "these files contain no report of untested paths. Write reports with `trodden fleet pack`");
+    anyhow::ensure!(
+        aggregator.report_count() > 0,
+        "these files contain no report of untested paths. Write reports with `trodden fleet pack`"
+    );
     let sums = match &job.rows {
         Some(file) => {
             let mut rows = FieldTable::create(file, output::TEMPORARY_PREFIX)?;

@@ -339,7 +339,7 @@ fn find_newest(folder: &Path, begin: &str, end: &str) -> Vec<PathBuf> {
 /// Returns the number of calls to a function, summed over all units.
 fn count_calls(profile: &Profile, name: &str) -> u64 {
     let own = profile.functions().filter(|(_, _, f)| DemangledName::from_linkage(f.plain_name()).matches(name));
-    own.map(|(_, unit, map)| FunctionPaths::decode(map, unit.counts_of(map)).unwrap().entries()).sum()
+    own.map(|(_, unit, map)| FunctionPaths::decode(map, unit.counts_of(map)).unwrap().call_count()).sum()
 }
 
 fn remove_hash(name: &str) -> &str {

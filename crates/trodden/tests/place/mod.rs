@@ -142,7 +142,7 @@ impl Place {
 pub fn executions(profile: &Profile, function: &str) -> Option<u64> {
     let mut sum = None;
     for (_, unit, map) in profile.functions().filter(|(_, _, f)| f.plain_name() == function) {
-        *sum.get_or_insert(0) += FunctionPaths::decode(map, unit.counts_of(map)).unwrap().entries();
+        *sum.get_or_insert(0) += FunctionPaths::decode(map, unit.counts_of(map)).unwrap().call_count();
     }
     sum
 }
