@@ -132,7 +132,8 @@ pub fn parse_diff(text: &str) -> Result<Vec<FileChange>, DiffError> {
         } else if line.starts_with("@@ ") {
             let malformed = |what| DiffError::Malformed { line: at + 1, what };
             let (old, new) = parse_hunk_header(line).ok_or(malformed("expected `@@ -LINE,COUNT +LINE,COUNT @@`"))?;
-            let body: Vec<&str> = take_hunk(&mut lines, old.1, new.1).ok_or(malformed("the hunk has fewer lines than its header says"))?;
+            let body: Vec<&str> =
+                parse_hunk_lines(&mut lines, old.1, new.1).ok_or(malformed("the hunk has fewer lines than its header says"))?;
             if let Some(file) = files.last_mut() {
                 file.old.extend(collect_changed_lines(b'-', old, &body));
                 file.new.extend(collect_changed_lines(b'+', new, &body));
@@ -207,13 +208,13 @@ fn file_names(old: &str, new: &str) -> (Option<String>, Option<String>) {
 /// bytes, quotes, backslashes or control characters. Returns `None` for `/dev/null`.
 fn decode_file_name(name: &str) -> Option<String> {
     let name = match name.strip_prefix('"') {
-        Some(quoted) => decode_c_string(quoted),
+        Some(quoted) => unquote_c_string(quoted),
         None => name.split('\t').next().unwrap_or(name).trim_end().to_owned(),
     };
     (name != "/dev/null").then_some(name)
 }
 
-fn decode_c_string(quoted: &str) -> String {
+fn unquote_c_string(quoted: &str) -> String {
     let mut out = Vec::new();
     let mut bytes = quoted.bytes().peekable();
     while let Some(byte) = bytes.next().filter(|b| *b != b'"') {
@@ -257,7 +258,7 @@ fn parse_hunk_header(line: &str) -> Option<(HunkRange, HunkRange)> {
     Some((range(old)?, range(new)?))
 }
 
-fn take_hunk<'a>(lines: &mut impl Iterator<Item = (usize, &'a str)>, mut old: u32, mut new: u32) -> Option<Vec<&'a str>> {
+fn parse_hunk_lines<'a>(lines: &mut impl Iterator<Item = (usize, &'a str)>, mut old: u32, mut new: u32) -> Option<Vec<&'a str>> {
     let mut body = Vec::new();
     while old > 0 || new > 0 {
         let (_, line) = lines.next()?;

@@ -56,10 +56,10 @@ impl AtomicFile {
             // each other's output.
             return Ok(AtomicFile(FileDestination::Stream(File::options().append(true).open(path)?)));
         }
-        let path = resolve_links(path)?;
+        let path = resolve_symbolic_links(path)?;
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder)?;
-        let file = create_locked(folder, temporary_prefix, access)?;
+        let file = create_locked_temporary_file(folder, temporary_prefix, access)?;
         if access == FilePermissions::Umask
             && let Ok(there) = std::fs::metadata(&path)
         {
@@ -113,7 +113,7 @@ pub fn write_with_access(
     content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
     let file = AtomicFile::create_with_access(path, temporary_prefix, access)?;
-    write_content(file.file(), content)?;
+    write_and_sync_content(file.file(), content)?;
     file.finish()
 }
 
@@ -130,8 +130,8 @@ impl UnnamedFile {
         access: FilePermissions,
         content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> io::Result<Self> {
-        let file = create_locked(folder, temporary_prefix, access)?;
-        write_content(file.as_file(), content)?;
+        let file = create_locked_temporary_file(folder, temporary_prefix, access)?;
+        write_and_sync_content(file.as_file(), content)?;
         file.as_file().sync_all()?;
         Ok(UnnamedFile(file))
     }
@@ -207,7 +207,7 @@ fn path_of_descriptor(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-fn create_locked(folder: &Path, temporary_prefix: &str, access: FilePermissions) -> io::Result<UnfinishedFile> {
+fn create_locked_temporary_file(folder: &Path, temporary_prefix: &str, access: FilePermissions) -> io::Result<UnfinishedFile> {
     let mode = match access {
         FilePermissions::Umask => 0o666,
         FilePermissions::Mode(mode) => mode,
@@ -221,7 +221,7 @@ fn create_locked(folder: &Path, temporary_prefix: &str, access: FilePermissions)
     Ok(file)
 }
 
-fn write_content(file: &File, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+fn write_and_sync_content(file: &File, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let mut out = BufWriter::new(file);
     content(&mut out).and_then(|()| out.flush())
 }
@@ -238,15 +238,15 @@ fn is_pipe_or_device(path: &Path) -> bool {
 }
 
 /// Resolves the symbolic links of a path whose last component is a link. No file needs to exist at the result.
-fn resolve_links(path: &Path) -> io::Result<PathBuf> {
+fn resolve_symbolic_links(path: &Path) -> io::Result<PathBuf> {
     /// The kernel's limit.
-    const MAX_LINKS: usize = 40;
+    const MAX_FOLLOWED_LINKS: usize = 40;
     let mut path = path.to_owned();
-    for _ in 0..MAX_LINKS {
+    for _ in 0..MAX_FOLLOWED_LINKS {
         if !path.is_symlink() {
             break;
         }
-        if !may_follow(&path)? {
+        if !may_follow_link(&path)? {
             let why = format!(
                 "the symbolic link {} in a world-writable folder belongs to a different user and is not followed. Choose a different file",
                 path.display()
@@ -260,7 +260,7 @@ fn resolve_links(path: &Path) -> io::Result<PathBuf> {
 }
 
 /// Returns whether the `protected_symlinks` rule allows following a link. Applies the rule even if the kernel has it disabled.
-fn may_follow(link: &Path) -> io::Result<bool> {
+fn may_follow_link(link: &Path) -> io::Result<bool> {
     const STICKY_AND_WORLD_WRITABLE: u32 = 0o1002;
     let folder = std::fs::metadata(link.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")))?;
     let owner = std::fs::symlink_metadata(link)?.uid();

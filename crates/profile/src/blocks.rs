@@ -28,9 +28,9 @@ const FILE_KINDS_THAT_ARE_NO_PROFILES: &[(FileKind, &str)] = &[
 /// `UnitMapsByIdentity` share their maps, so memory holds each map only once, even for many runs of a program.
 pub type UnitMapsByIdentity = HashMap<Identity, Arc<UnitMap>>;
 
-pub const FORMAT_VERSION: u32 = 2;
+pub const PROFILE_FORMAT_VERSION: u32 = 2;
 pub const FILE_HEADER_LENGTH: u64 = FILE_HEADER_BYTES as u64;
-const COMPRESSION_LEVEL: i32 = 3;
+const BLOCK_COMPRESSION_LEVEL: i32 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProfileBlockKind {
@@ -156,7 +156,7 @@ pub struct BlockWriter<'a> {
 
 impl<'a> BlockWriter<'a> {
     pub fn new(out: &'a mut dyn Write) -> io::Result<BlockWriter<'a>> {
-        out.write_all(&FileHeader::new(FileKind::PROFILE, FORMAT_VERSION).to_bytes())?;
+        out.write_all(&FileHeader::new(FileKind::PROFILE, PROFILE_FORMAT_VERSION).to_bytes())?;
         Ok(BlockWriter { out, blocks: 0 })
     }
 
@@ -167,7 +167,7 @@ impl<'a> BlockWriter<'a> {
 
     pub fn write_block(&mut self, kind: ProfileBlockKind, subject: Identity, content: &impl Serialize) -> io::Result<()> {
         let section = Section { tag: kind as u32, layout: kind.layout_version(), subject: subject.0, ..Section::default() };
-        self.out.write_all(&section.value_to_bytes(content, COMPRESSION_LEVEL))?;
+        self.out.write_all(&section.value_to_bytes(content, BLOCK_COMPRESSION_LEVEL))?;
         self.blocks += 1;
         Ok(())
     }
@@ -254,8 +254,8 @@ impl BlockReader {
                     FILE_KINDS_THAT_ARE_NO_PROFILES.iter().find(|(kind, _)| *kind == header.kind).map(|(_, what)| (*what).to_owned());
                 Err(foreign(known.unwrap_or_else(|| format!("it is {}", header.kind.description()))))
             }
-            Ok(header) if header.version != FORMAT_VERSION => {
-                let (found, known) = (u64::from(header.version), u64::from(FORMAT_VERSION));
+            Ok(header) if header.version != PROFILE_FORMAT_VERSION => {
+                let (found, known) = (u64::from(header.version), u64::from(PROFILE_FORMAT_VERSION));
                 Err(ProfileError::Version { path: path.to_owned(), kind: "stored profile", found, known })
             }
             Ok(_) => Ok(reader),
@@ -294,7 +294,7 @@ impl BlockReader {
             Err(what) => {
                 // `at` has moved if the block's header was intact: its length is valid then, and `read_block` has advanced past the block.
                 if self.at == offset {
-                    self.skip_to_marker(offset + 1)?;
+                    self.skip_to_next_block_marker(offset + 1)?;
                 }
                 Ok(Some(BlockOrGap::Corrupt { offset, what }))
             }
@@ -351,12 +351,12 @@ impl BlockReader {
         self.file.read_exact(bytes).map_err(ProfileError::io(&self.path, "read"))
     }
 
-    fn skip_to_marker(&mut self, from: u64) -> Result<(), ProfileError> {
-        const SEARCH_BUFFER_BYTES: usize = 1 << 16;
-        let mut window = vec![0; SEARCH_BUFFER_BYTES];
+    fn skip_to_next_block_marker(&mut self, from: u64) -> Result<(), ProfileError> {
+        const MARKER_SEARCH_BUFFER_BYTES: usize = 1 << 16;
+        let mut window = vec![0; MARKER_SEARCH_BUFFER_BYTES];
         self.at = from;
         while self.at < self.length {
-            let size = (self.length - self.at).min(SEARCH_BUFFER_BYTES as u64) as usize;
+            let size = (self.length - self.at).min(MARKER_SEARCH_BUFFER_BYTES as u64) as usize;
             self.seek_to(self.at)?;
             self.read(&mut window[..size])?;
             if let Some(found) = find_marker(&window[..size]) {

@@ -53,7 +53,7 @@ impl Profile {
 
     /// Reads a stored profile. Uses the unit maps that are already in `maps`, and adds the others to it. Fails like [`Profile::read`].
     pub fn read_with_shared_maps(path: &Path, maps: &mut UnitMapsByIdentity) -> Result<Profile, ProfileError> {
-        let recovered = assemble(path, maps, true)?;
+        let recovered = assemble_profile(path, maps, true)?;
         Ok(recovered.profile)
     }
 
@@ -65,7 +65,7 @@ impl Profile {
 
     /// Reads the intact part of a stored profile, sharing maps like [`Profile::read_with_shared_maps`]. Fails like [`Profile::recover`].
     pub fn recover_with_shared_maps(path: &Path, maps: &mut UnitMapsByIdentity) -> Result<RecoveredProfile, ProfileError> {
-        let recovered = assemble(path, maps, false)?;
+        let recovered = assemble_profile(path, maps, false)?;
         match recovered.profile.images.is_empty() && !recovered.lost.is_empty() {
             true => Err(ProfileError::NothingIntact { path: path.to_owned(), lost: recovered.lost.len() }),
             false => Ok(recovered),
@@ -133,7 +133,7 @@ impl ProfileHeader {
     /// Reads the run and the images, and checks that the profile is complete: all checksums match, and the end block is present. Does not
     /// decompress maps and counts. Fails if the file cannot be read, is of a different kind or version, or has any corrupt part.
     pub fn read(path: &Path) -> Result<ProfileHeader, ProfileError> {
-        let file = open_regular(path)?;
+        let file = open_regular_file(path)?;
         let mut blocks = BlockReader::new(path, file)?;
         let corrupt = |offset, what: &str| ProfileError::Corrupt { path: path.to_owned(), offset, what: what.to_owned() };
         let (mut run, mut images, mut number, mut complete) = (None, Vec::new(), 0, false);
@@ -167,8 +167,8 @@ impl ProfileHeader {
 
 /// Rewrites a stored profile with a changed [`Run`], and copies all other blocks unchanged. Fails if the first block is not a run, or the
 /// file cannot be written.
-pub(crate) fn change_run(path: &Path, access: FilePermissions, change: impl FnOnce(&mut Run)) -> Result<(), ProfileError> {
-    let mut file = open_regular(path)?;
+pub(crate) fn update_run_in_file(path: &Path, access: FilePermissions, change: impl FnOnce(&mut Run)) -> Result<(), ProfileError> {
+    let mut file = open_regular_file(path)?;
     let mut blocks = BlockReader::new(path, file.try_clone().map_err(ProfileError::io(path, "read"))?)?;
     let mut run = match blocks.next(&|_, _| BlockReadMode::Decode)? {
         Some(BlockOrGap::Block { content, .. }) if matches!(*content, BlockContent::Run(_)) => {
@@ -196,7 +196,7 @@ pub(crate) fn change_run(path: &Path, access: FilePermissions, change: impl FnOn
 }
 
 /// Opens a regular file. Fails for all other files, because opening a named pipe would block until a writer opens it.
-fn open_regular(path: &Path) -> Result<File, ProfileError> {
+fn open_regular_file(path: &Path) -> Result<File, ProfileError> {
     let kind = path.metadata().map_err(ProfileError::io(path, "read"))?;
     if !kind.is_file() {
         let what = "it is not a regular file".to_string();
@@ -206,7 +206,7 @@ fn open_regular(path: &Path) -> Result<File, ProfileError> {
 }
 
 /// Reads all blocks and assembles the profile. If `strict`, fails at the first corrupt or missing part.
-fn assemble(path: &Path, maps: &mut UnitMapsByIdentity, strict: bool) -> Result<RecoveredProfile, ProfileError> {
+fn assemble_profile(path: &Path, maps: &mut UnitMapsByIdentity, strict: bool) -> Result<RecoveredProfile, ProfileError> {
     let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
     let mut blocks = BlockReader::new(path, file)?;
     let mut assembler = ProfileAssembler::new(maps);

@@ -139,7 +139,7 @@ pub struct MergedCopies {
 /// made from this program.
 pub fn merge_copies(program: &PartitionedProgram, run: Run, copies: &[Profile]) -> Result<MergedCopies, CopiesError> {
     // The profile of a copy has no image if none of the copy's functions was executed.
-    let own: Vec<Option<&ImageProfile>> = copies.iter().map(|copy| copy.images.iter().find(|i| is_copy(i))).collect();
+    let own: Vec<Option<&ImageProfile>> = copies.iter().map(|copy| copy.images.iter().find(|i| is_image_of_copy(i))).collect();
     if own.iter().all(Option::is_none) {
         return Err(CopiesError::Nothing);
     }
@@ -205,7 +205,7 @@ impl CopiesSignalEnd {
 }
 
 /// Returns whether an image is one of several instrumented copies of a program, each of which counts some of the paths.
-pub fn is_copy(image: &ImageProfile) -> bool {
+pub fn is_image_of_copy(image: &ImageProfile) -> bool {
     image.units.iter().any(|u| parts::origin(&u.map).is_some())
 }
 
@@ -275,7 +275,7 @@ impl MergedCopies {
                 let dag = function.dag()?;
                 let numbering = function.numbering(&dag)?;
                 self.merge_shared_paths(function, &dag, &numbering, several, &mut counts);
-                self.check_flow(function, &counts)?;
+                self.check_flow_conservation(function, &counts)?;
             }
         }
         Ok(counts)
@@ -310,7 +310,7 @@ impl MergedCopies {
     }
 
     /// Checks flow conservation: as many paths must begin after each cut edge as end with it.
-    fn check_flow(&mut self, function: &FunctionMap, counts: &BTreeMap<u64, u64>) -> Result<(), CopiesError> {
+    fn check_flow_conservation(&mut self, function: &FunctionMap, counts: &BTreeMap<u64, u64>) -> Result<(), CopiesError> {
         let paths = FunctionPaths::decode(function, counts.iter().map(|(id, count)| (*id, *count)))?;
         let missing = paths.lost.iter().map(|l| l.count).max_by_key(|c| c.unsigned_abs());
         self.divergences.extend(missing.map(|missing| CopyDivergence::Flow { function: function.name.clone(), missing: Some(missing) }));
@@ -319,7 +319,7 @@ impl MergedCopies {
 
     /// Compares the images that all copies count in full, such as shared libraries, and adds them to the profile.
     fn add_full_images(&mut self, copies: &[Profile]) {
-        let others = |p: &Profile| p.images.iter().filter(|i| !is_copy(i)).cloned().collect::<Vec<ImageProfile>>();
+        let others = |p: &Profile| p.images.iter().filter(|i| !is_image_of_copy(i)).cloned().collect::<Vec<ImageProfile>>();
         let Some(first) = copies.first().map(others) else { return };
         for (copy, profile) in copies.iter().enumerate().skip(1) {
             let own = others(profile);

@@ -146,7 +146,7 @@ pub fn diff(before: (&str, &Profile), after: (&str, &Profile), options: &DiffOpt
     let mut diff = ProfileDifference::default();
     for key in keys {
         match (old.functions.get(key), new.functions.get(key)) {
-            (Some(a), Some(b)) if are_same_code(a.map(), b.map()) => {
+            (Some(a), Some(b)) if have_same_code(a.map(), b.map()) => {
                 diff.compared += 1;
                 diff.overlap.add(a, b, &old, &new);
                 diff.functions.extend(diff_function(a, b, (old.instructions, new.instructions), options));
@@ -297,7 +297,7 @@ impl DecodedFunction<'_> {
 }
 
 /// Returns whether equal path IDs of two functions denote the same path through the same code. The source lines may differ.
-fn are_same_code(one: &FunctionMap, other: &FunctionMap) -> bool {
+fn have_same_code(one: &FunctionMap, other: &FunctionMap) -> bool {
     let blocks = |f: &FunctionMap| f.blocks.iter().map(|b| (b.instructions, b.kind)).collect::<Vec<_>>();
     std::ptr::eq(one, other)
         || (one.graph == other.graph && one.dag == other.dag && one.values == other.values && blocks(one) == blocks(other))

@@ -23,7 +23,7 @@ use trodden_wire::{Checksum, LostReason, LostThreads, RAW_NO_SPACE_LENGTH, RAW_V
 use trodden_wire::{region_holder_offset, region_lost_offset};
 
 /// Maximum number of units; a file with more is corrupt.
-const MAX_UNITS: u64 = 1 << 22;
+const MAX_UNITS_IN_RAW_FILE: u64 = 1 << 22;
 const MAX_PATH_BYTES: u64 = 1 << 16;
 /// Size of the read buffer in bytes; a multiple of the word size, 8.
 const READ_BUFFER_BYTES: usize = 1 << 17;
@@ -269,7 +269,7 @@ impl RawRegionFile {
         let header = RawHeader::read(&bytes[..have]);
         let header = header
             .ok_or_else(|| self.corrupt_file_error(self.length, format!("the file ends within its header of {} bytes", bytes.len())))?;
-        let units = self.read_items("units", header.units_offset, header.units, RawUnit::BYTES, MAX_UNITS)?;
+        let units = self.read_items("units", header.units_offset, header.units, RawUnit::BYTES, MAX_UNITS_IN_RAW_FILE)?;
         let path = self.read_items("bytes of a path", header.path_offset, header.path_len, 1, MAX_PATH_BYTES)?;
         if Checksum::new().add_bytes(&bytes[RawHeader::CHECKED_RANGE]).add_bytes(&units).add_bytes(&path).value() != header.checksum {
             let what = "the checksum of its header, its units and the path of its image does not match";

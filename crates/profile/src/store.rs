@@ -15,7 +15,7 @@ pub use index::{IndexRepair, UnreadableProfile};
 pub use leftovers::LeftoverFile;
 
 use crate::atomic_file::{FilePermissions, UnnamedFile};
-use crate::container::{ProfileHeader, TEMPORARY_PREFIX, change_run};
+use crate::container::{ProfileHeader, TEMPORARY_PREFIX, update_run_in_file};
 use crate::error::ProfileError;
 use crate::model::{Profile, Run};
 use crate::private;
@@ -103,7 +103,7 @@ enum StoreIndexError {
 
 impl StoreIndexError {
     /// Converts the failure to a [`ProfileError`]; an SQLite error names the database file.
-    fn into_error(self, database: &Path) -> ProfileError {
+    fn into_profile_error(self, database: &Path) -> ProfileError {
         match self {
             StoreIndexError::Sql(source) => ProfileError::Database { path: database.to_owned(), source },
             StoreIndexError::Other(error) => error,
@@ -123,7 +123,7 @@ impl From<ProfileError> for StoreIndexError {
     }
 }
 
-fn is_unwritable(error: &rusqlite::Error) -> bool {
+fn is_index_unwritable(error: &rusqlite::Error) -> bool {
     use ErrorCode::{CannotOpen, DiskFull, ReadOnly, SystemIoFailure};
     matches!(error.sqlite_error_code(), Some(CannotOpen | DiskFull | ReadOnly | SystemIoFailure))
 }
@@ -174,7 +174,7 @@ impl RunStore {
     /// store cannot be opened, or if a newer version of trodden created it.
     pub fn open(folder: &Path) -> Result<RunStore, ProfileError> {
         let (index, unwritable) = match index::open(folder, folder) {
-            Err(ProfileError::Database { source, .. }) if is_unwritable(&source) => {
+            Err(ProfileError::Database { source, .. }) if is_index_unwritable(&source) => {
                 // A copy is needed even for reading, because SQLite creates files next to the database.
                 let copy = copy_index(folder)?;
                 (index::open(copy.path(), folder)?, Some((copy, source.to_string())))
@@ -299,7 +299,7 @@ impl RunStore {
         let entry = self.get_by_number(number)?;
         suite.map_or(Ok(()), check_suite_name)?;
         self.in_write_transaction(|t| {
-            change_run(&entry.profile, FilePermissions::Mode(private::mode_for_new_file(&self.folder)), |run| {
+            update_run_in_file(&entry.profile, FilePermissions::Mode(private::mode_for_new_file(&self.folder)), |run| {
                 run.suite = suite.map(str::to_owned)
             })?;
             let bytes = entry.profile.metadata().map_err(ProfileError::io(&entry.profile, "read"))?.len();
@@ -391,10 +391,10 @@ impl RunStore {
             Ok(out)
         };
         run().map_err(|failure| match failure {
-            StoreIndexError::Sql(source) if is_unwritable(&source) => {
+            StoreIndexError::Sql(source) if is_index_unwritable(&source) => {
                 ProfileError::StoreUnwritable { folder: self.folder.clone(), why: source.to_string() }
             }
-            other => other.into_error(&self.folder.join(DATABASE_NAME)),
+            other => other.into_profile_error(&self.folder.join(DATABASE_NAME)),
         })
     }
 }

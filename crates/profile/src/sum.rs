@@ -48,7 +48,7 @@ impl CountSums {
             if same {
                 let before = kept.1;
                 kept.1 = before.saturating_add(next.1);
-                if let Some(excess) = excess(before, next.1) {
+                if let Some(excess) = excess_over_u64(before, next.1) {
                     *self.overflow.entry(kept.0).or_default() += excess;
                 }
             }
@@ -59,7 +59,7 @@ impl CountSums {
 }
 
 /// Returns the excess of a sum over `u64::MAX`; `None` if it does not overflow.
-fn excess(one: u64, other: u64) -> Option<u128> {
+fn excess_over_u64(one: u64, other: u64) -> Option<u128> {
     (u128::from(one) + u128::from(other)).checked_sub(u128::from(u64::MAX)).filter(|e| *e > 0)
 }
 

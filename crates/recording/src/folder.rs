@@ -57,7 +57,7 @@ impl RunFolder {
 }
 
 /// Returns true if a running process counts in a raw file. Such a process holds a lock on the file.
-pub fn is_in_use(file: &Path) -> bool {
+pub fn is_mapped_by_process(file: &Path) -> bool {
     let Ok(file) = fs::File::open(file) else { return false };
     let (kind, whence) = (nix::libc::F_WRLCK as nix::libc::c_short, nix::libc::SEEK_SET as nix::libc::c_short);
     let mut lock = nix::libc::flock { l_type: kind, l_whence: whence, l_start: trodden_wire::region_lock_byte(0), l_len: 0, l_pid: 0 };

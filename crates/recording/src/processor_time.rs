@@ -29,7 +29,7 @@ impl ProcessorTime {
         }
         self.processes.insert(process);
         if self.clocks.len() >= MAX_CLOCKS_BEFORE_CLEANUP {
-            self.close_ended_clocks();
+            self.close_clocks_of_ended_processes();
         }
         let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
         for thread in threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
@@ -38,7 +38,7 @@ impl ProcessorTime {
         }
     }
 
-    fn close_ended_clocks(&mut self) {
+    fn close_clocks_of_ended_processes(&mut self) {
         let (running, ended) = std::mem::take(&mut self.clocks).into_iter().partition(|(process, _)| parent_of(*process).is_some());
         self.clocks = running;
         for (process, mut clock) in ended {

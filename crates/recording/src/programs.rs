@@ -41,7 +41,7 @@ pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, 
         command
             .env(OUTPUT_VARIABLE, output_pattern(folder.path(), STREAM_FILE_NAME_PATTERN))
             .env(STREAM_VARIABLE, streams.to_variable_value());
-        programs = drain_in_background(folder.path().to_owned(), streams.method, programs);
+        programs = drain_streams_in_background(folder.path().to_owned(), streams.method, programs);
     }
     let recorder = ProgramRecorder {
         store: context.run_store()?,
@@ -61,7 +61,7 @@ pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, 
     // The thread that follows processes is their tracer, so this thread must wait for it to end.
     let following = move || {
         let report = &mut |event| match event {
-            ProcessEvent::Left { program, process } => move_files(&raw, program, process),
+            ProcessEvent::Left { program, process } => move_program_files(&raw, program, process),
             // If storing has failed, nobody receives this any more. The failure is reported later.
             ProcessEvent::Ended(program) => drop(ended.send(program)),
         };
@@ -101,7 +101,7 @@ fn describe_failure(error: TraceError, program: &OsStr) -> anyhow::Error {
 }
 
 /// Starts a thread that drains the stream files in a folder. Returns a channel that delivers the programs whose logs are complete.
-fn drain_in_background(folder: PathBuf, method: CompressionMethod, programs: Receiver<StartedProgram>) -> Receiver<StartedProgram> {
+fn drain_streams_in_background(folder: PathBuf, method: CompressionMethod, programs: Receiver<StartedProgram>) -> Receiver<StartedProgram> {
     let (complete, ended) = channel();
     std::thread::spawn(move || {
         let mut recorder = StreamRecorder::new(&folder, method);
@@ -140,7 +140,7 @@ fn program_folder(folder: &Path, program: ProgramId) -> PathBuf {
 }
 
 /// Moves the files of a process that has left its program. Files that cannot be moved stay in `folder`, where `finish` finds them.
-fn move_files(folder: &Path, program: ProgramId, process: u32) {
+fn move_program_files(folder: &Path, program: ProgramId, process: u32) {
     let ends = ["raw", STREAM_EXTENSION].map(|extension| format!(".{process}.{extension}"));
     let all = fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.file_name()));
     let ours: Vec<_> = all.filter(|name| ends.iter().any(|end| name.to_string_lossy().ends_with(end))).collect();

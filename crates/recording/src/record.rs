@@ -8,8 +8,8 @@ use crate::bursts::{self, BurstFiles, BurstThread};
 use crate::runs::format_causes;
 use crate::{
     BurstSchedule, DeliveredProfile, PROGRAM_VARIABLE, ProfileDestination, RecordedCommand, RecordingContext, RunFolder, command,
-    create_run_folder, deliver_profile, exit_code_of_recording, is_in_use, new_run_metadata, output_pattern, process_ending, run_metadata,
-    warn_nothing_counted,
+    create_run_folder, deliver_profile, exit_code_of_recording, is_mapped_by_process, new_run_metadata, output_pattern, process_ending,
+    run_metadata, warn_nothing_counted,
 };
 use anyhow::{Context, Result};
 use std::ffi::{OsStr, OsString};
@@ -232,7 +232,7 @@ fn run_and_count_command(
 
 /// Warns if a process that the command started is still counting.
 fn warn_of_running_processes(arguments: &[OsString], folder: &Path) {
-    let is_used = || trodden_profile::raw_files(folder).unwrap_or_default().iter().any(|file| is_in_use(file));
+    let is_used = || trodden_profile::raw_files(folder).unwrap_or_default().iter().any(|file| is_mapped_by_process(file));
     // Processes get some time to end before they are reported.
     if is_used() && {
         std::thread::sleep(EXIT_GRACE_PERIOD);

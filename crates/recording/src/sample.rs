@@ -1,7 +1,7 @@
 //! Samples programs that are already running. The user names them by raw file, folder or process ID.
 
 use crate::bursts::{BurstFiles, BurstThread, read_raw_files};
-use crate::{BurstSchedule, ProfileDestination, RecordingContext, deliver_profile, host_name, is_in_use, new_run_metadata};
+use crate::{BurstSchedule, ProfileDestination, RecordingContext, deliver_profile, host_name, is_mapped_by_process, new_run_metadata};
 use anyhow::{Context, Result, bail, ensure};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use std::fs;
@@ -41,7 +41,7 @@ pub fn attach(job: &SamplingJob, context: &RecordingContext) -> Result<()> {
          Build it with --sample, or end the other recorder",
         job.subjects.iter().map(|s| s.display().to_string()).collect::<Vec<_>>().join(", ")
     );
-    if processes.is_empty() && !files.list_files()?.iter().any(|file| is_in_use(file)) {
+    if processes.is_empty() && !files.list_files()?.iter().any(|file| is_mapped_by_process(file)) {
         log::warn!("no running process uses these files, so only processes that start later are sampled");
     }
     let (started, clock) = (SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), Instant::now());

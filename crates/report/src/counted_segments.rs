@@ -8,7 +8,7 @@ use trodden_analysis::segments::{ComparedSegments, NamedPath, ObservedSegments};
 use trodden_profile::ImageProfile;
 use trodden_profile::segments::{CountedSegments, SegmentCounterStatistics, function_map, unit_map};
 
-const MAX_DIFFERENCES: usize = 10;
+const MAX_SHOWN_DIFFERENCES: usize = 10;
 
 /// Returns each function's number of counters and of interesting segments as JSON. These are the columns of figure 3.20 in Vaswani's
 /// thesis.
@@ -48,9 +48,9 @@ pub fn summarise_counters(observed: &ObservedSegments) -> Vec<String> {
     remarks
 }
 
-/// Describes the first [`MAX_DIFFERENCES`] segments whose count differs from their number of executions in the recorded stream.
+/// Describes the first [`MAX_SHOWN_DIFFERENCES`] segments whose count differs from their number of executions in the recorded stream.
 pub fn describe_differences(compared: &ComparedSegments) -> impl Iterator<Item = String> + '_ {
-    compared.differing.iter().take(MAX_DIFFERENCES).map(|(segment, found, expected)| {
+    compared.differing.iter().take(MAX_SHOWN_DIFFERENCES).map(|(segment, found, expected)| {
         let words: Vec<String> =
             segment.iter().map(|(_, name, path): &NamedPath| format!("{}:{path}", DemangledName::from_linkage(name).short)).collect();
         let times = plural((*found).into(), "time", "times");

@@ -51,14 +51,14 @@ pub fn page_with_section(view: &ProfileView, sources: &SourceCache, options: &Ht
     }
     let program = words::program_name(&view.profile.run, view.profile.images.first().map(|i| i.path.as_str()));
     let script = PAGE_SCRIPTS.join("\n");
-    fill_template(
+    substitute_placeholders(
         PAGE_TEMPLATE,
         &[("title", &escape(&program)), ("style", STYLE_SHEET), ("section", section), ("data", &blocks), ("script", &script)],
     )
 }
 
 /// Replaces each placeholder `{{name}}` by its value. A value may itself contain `{{`, which is not replaced.
-fn fill_template(template: &str, values: &[(&str, &str)]) -> String {
+fn substitute_placeholders(template: &str, values: &[(&str, &str)]) -> String {
     let mut parts = template.split("{{");
     let mut out = parts.next().unwrap_or_default().to_string();
     for part in parts {
@@ -105,6 +105,6 @@ mod tests {
 
     #[test]
     fn placeholders_in_inserted_text_are_not_replaced() {
-        assert_eq!(fill_template("a {{x}} b {{y}}", &[("x", "{{y}}"), ("y", "1")]), "a {{y}} b 1");
+        assert_eq!(substitute_placeholders("a {{x}} b {{y}}", &[("x", "{{y}}"), ("y", "1")]), "a {{y}} b 1");
     }
 }

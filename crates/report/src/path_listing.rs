@@ -64,7 +64,7 @@ impl PathListing {
             Some(PathEnd::Stop) => ShownPathEnd::Stop { line: path.blocks.last().and_then(|b| last_line(function, *b)) },
             None => {
                 let at = path.blocks.last().copied().unwrap_or(Node(0));
-                let lines = || own_lines(function, at, true);
+                let lines = || lines_of_function_itself(function, at, true);
                 ShownPathEnd::Call { at, lines: lines().min().zip(lines().max()) }
             }
         };
@@ -202,17 +202,17 @@ pub fn reason_for_cut(function: &Function, edge: Edge) -> CutReason {
 
 /// Returns the first line of a block in the function's own source; `None` if it is unknown. Inlined code has the line of its call.
 pub fn first_line(function: &Function, block: Node) -> Option<u32> {
-    own_lines(function, block, false).min()
+    lines_of_function_itself(function, block, false).min()
 }
 
 /// Returns the last line of a block in the function's own source; `None` if it is unknown. Inlined code has the line of its call.
 pub fn last_line(function: &Function, block: Node) -> Option<u32> {
-    own_lines(function, block, false).max()
+    lines_of_function_itself(function, block, false).max()
 }
 
 /// Returns a block's lines in the function's own source. `stops` means that a path stops in a call of the block; lines after the call are
 /// omitted.
-fn own_lines(function: &Function, block: Node, stops: bool) -> impl Iterator<Item = u32> {
+fn lines_of_function_itself(function: &Function, block: Node, stops: bool) -> impl Iterator<Item = u32> {
     let map = function.unit_map();
     let block = function.map.blocks.get(block.index());
     let positions = block.into_iter().flat_map(move |b| {

@@ -13,9 +13,10 @@ use super::{AdviseOptions, INSTRUCTIONS_PER_BRANCH};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::{CutReason, Edge, Node};
 
-/// Share of the iterations that the reported patterns cover. A loop that needs more than [`MAX_PATTERNS`] patterns is not reported.
+/// Share of the iterations that the reported patterns cover. A loop that needs more than [`MAX_PATTERNS_PER_LOOP`] patterns is not
+/// reported.
 const COVERED_ITERATIONS_SHARE: f64 = 0.9;
-const MAX_PATTERNS: usize = 16;
+const MAX_PATTERNS_PER_LOOP: usize = 16;
 /// Minimum saving, in bits per iteration.
 const MIN_SAVED_BITS_PER_ITERATION: f64 = 0.2;
 /// A branch decides the pattern if, given its outcome, at most this share of the pattern's entropy remains.
@@ -80,7 +81,9 @@ pub fn find(walks: &ExecutedPaths, nest: &BTreeMap<Node, BTreeSet<Node>>, option
     let uncut = nest.iter().filter(|(head, body)| hot(head) && !contains_cut(walks, **head, body));
     let found = uncut.filter_map(|(head, body)| count_patterns(walks, *head, body));
     found
-        .filter(|l| l.iterations >= options.min_count && l.saved_bits() >= MIN_SAVED_BITS_PER_ITERATION && l.patterns.len() <= MAX_PATTERNS)
+        .filter(|l| {
+            l.iterations >= options.min_count && l.saved_bits() >= MIN_SAVED_BITS_PER_ITERATION && l.patterns.len() <= MAX_PATTERNS_PER_LOOP
+        })
         .collect()
 }
 

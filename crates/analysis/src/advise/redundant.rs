@@ -18,7 +18,7 @@ use trodden_unit::properties::{BlockAction, FunctionProperties, OperationId, Uni
 /// Minimum share of executions that already have the result.
 const MIN_REDUNDANT_SHARE: f64 = 0.9;
 /// Maximum number of steps analysed per function. Further paths are assumed to have no redundancy.
-const MAX_STEPS: u64 = 40_000_000;
+const MAX_TRACED_STEPS: u64 = 40_000_000;
 
 /// A block that computes results that nearly all executions already have.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,11 +78,12 @@ pub fn find(walks: &ExecutedPaths, unit: &UnitProperties, properties: &FunctionP
         if saved < options.min_count || (saved as f64) < MIN_REDUNDANT_SHARE * executions as f64 || is_cheap(operation) {
             continue;
         }
-        let mut from: Vec<(OperationSite, u64)> = tally.found.iter().map(|(p, count)| (operation_site(properties, *p), *count)).collect();
+        let mut from: Vec<(OperationSite, u64)> =
+            tally.found.iter().map(|(p, count)| (describe_operation_site(properties, *p), *count)).collect();
         from.sort_by_key(|(site, count)| (std::cmp::Reverse(*count), site.block, site.step));
         let found = tally.found.values().sum();
         let repeated = RepeatedComputation {
-            at: operation_site(properties, place),
+            at: describe_operation_site(properties, place),
             operation: operation.clone(),
             found,
             constant: tally.constant,
@@ -108,7 +109,7 @@ fn tally_steps(walks: &ExecutedPaths, unit: &UnitProperties, properties: &Functi
     for walk in &walks.walks {
         let length = |b: &Node| properties.blocks.get(b.index()).map_or(0, |b| b.steps.len() as u64);
         steps += walk.blocks.iter().map(length).sum::<u64>();
-        if steps > MAX_STEPS {
+        if steps > MAX_TRACED_STEPS {
             break;
         }
         tracer.trace_path(walk, |place, finds| match finds {
@@ -136,10 +137,10 @@ fn build_finding(walks: &ExecutedPaths, block: Node, mut repeated: Vec<RepeatedC
 
 fn is_computed_on_every_path<'r>(walks: &ExecutedPaths, block: Node, repeated: impl IntoIterator<Item = &'r RepeatedComputation>) -> bool {
     let sources: BTreeSet<Node> = repeated.into_iter().flat_map(|r| &r.from).map(|(site, _)| site.block).collect();
-    !sources.is_empty() && !is_reached_without(walks, block, &sources)
+    !sources.is_empty() && !is_reached_avoiding_blocks(walks, block, &sources)
 }
 
-fn is_reached_without(walks: &ExecutedPaths, block: Node, others: &BTreeSet<Node>) -> bool {
+fn is_reached_avoiding_blocks(walks: &ExecutedPaths, block: Node, others: &BTreeSet<Node>) -> bool {
     let dag: Vec<DagEdge> = walks.map.dag.iter().map(|origin| origin.dag_edge(&walks.map.graph)).collect();
     let entered = dag.iter().filter(|e| matches!(e.origin, Origin::Enter(_))).map(|e| e.to);
     let mut stack: Vec<Node> = entered.chain([Node(0)]).filter(|b| !others.contains(b)).collect();
@@ -157,7 +158,7 @@ fn is_reached_without(walks: &ExecutedPaths, block: Node, others: &BTreeSet<Node
     false
 }
 
-fn operation_site(properties: &FunctionProperties, (block, step): StepPosition) -> OperationSite {
+fn describe_operation_site(properties: &FunctionProperties, (block, step): StepPosition) -> OperationSite {
     let position = properties.blocks[block.index()].steps[step as usize].position;
     OperationSite { block, step, position }
 }

@@ -5,7 +5,7 @@
 //!
 //! The counts do not tell which pieces followed each other, but they give a lower bound: if `total` executions pass from piece to piece at
 //! a block, `a` of them along the chain so far and `b` along its next piece, then at least `a + b - total` take both. If no chain of
-//! executed pieces matches, no path did. After `MAX_CHAINS` chains, the search ends undecided.
+//! executed pieces matches, no path did. After `MAX_PIECE_CHAINS` chains, the search ends undecided.
 
 use super::{AllowedBlocksBetween, ExpressionSequence, PathExpression, PathMatcher};
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use trodden_flow::{CutReason, Edge, Node};
 use trodden_profile::paths::{CountedPath, FunctionPaths, PathEnd, PathStart};
 use trodden_unit::FunctionMap;
 
-const MAX_CHAINS: usize = 200_000;
+const MAX_PIECE_CHAINS: usize = 200_000;
 
 /// Identifies a piece of a path by whether it was completed and by its path number.
 pub type PathPieceKey = (bool, u64);
@@ -87,8 +87,16 @@ impl PathExpression {
 pub fn join(matcher: &PathMatcher, function: &FunctionMap, paths: &FunctionPaths) -> JoinedPaths {
     let pieces = paths.all().filter(|p| p.count > 0 && !p.blocks.is_empty()).collect();
     let (starting_at, total, joined) = (HashMap::new(), HashMap::new(), HashMap::new());
-    let mut search =
-        JoinSearch { matcher, function, starting_at, total, joined, remaining_chains: MAX_CHAINS, found: JoinedPaths::default(), pieces };
+    let mut search = JoinSearch {
+        matcher,
+        function,
+        starting_at,
+        total,
+        joined,
+        remaining_chains: MAX_PIECE_CHAINS,
+        found: JoinedPaths::default(),
+        pieces,
+    };
     let mut arrivals: HashMap<Node, i128> = HashMap::new();
     for (at, part) in search.pieces.iter().enumerate() {
         if let Some((to, is_join)) = cut_target(function, part.end) {

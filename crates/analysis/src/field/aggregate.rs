@@ -15,7 +15,7 @@ use std::path::Path;
 use trodden_unit::Identity;
 
 /// Buffer size for reading reports, in bytes.
-const BUFFER_SIZE: usize = 1 << 20;
+const FILE_BUFFER_SIZE: usize = 1 << 20;
 /// The memory limit is divided by this to get the memory for sorting pairs of a user and a copy. There are far fewer such pairs than paths.
 const COPIES_MEMORY_DIVISOR: usize = 8;
 
@@ -112,7 +112,7 @@ impl FieldReportAggregator {
     /// Reads all reports of a file. If a report is corrupt, the reports before it are counted.
     pub fn add_file(&mut self, path: &Path) -> Result<(), FieldError> {
         let file = File::open(path).map_err(FieldError::io(path, "read"))?;
-        let mut reports = FieldReportReader::new(path, BufReader::with_capacity(BUFFER_SIZE, file));
+        let mut reports = FieldReportReader::new(path, BufReader::with_capacity(FILE_BUFFER_SIZE, file));
         let mut written = Ok(());
         // Cache for the common case that a report's unit is the same as the previous unit.
         let mut last: Option<(UnitKey, u32)> = None;
@@ -188,7 +188,7 @@ impl FieldReportAggregator {
 /// Sort key of paths. The path with the greatest key comes first in the result.
 type PathSortKey = (u128, u128, Reverse<(UnitKey, u64)>);
 
-fn rank(path: &AggregatedPath) -> PathSortKey {
+fn path_sort_key(path: &AggregatedPath) -> PathSortKey {
     // Ranks by the share of the counting users who took the path. Their number would put paths that few copies count at a disadvantage.
     let share = |n: u64| path.counting_users.map_or(n.into(), |watching| (u128::from(n) << 64) / u128::from(watching.max(1)));
     (share(path.users), share(path.count), Reverse((path.unit, path.counter)))
@@ -237,7 +237,7 @@ impl PathRanking {
             path.counting_users = Some(reporting.users_with_any(&copies.copies_counting(path.unit, path.counter)));
         }
         self.paths += 1;
-        self.best.insert(rank(&path), path);
+        self.best.insert(path_sort_key(&path), path);
         if self.best.len() > self.limits.paths {
             self.best.pop_first();
         }

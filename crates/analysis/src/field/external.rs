@@ -10,9 +10,9 @@ use std::mem;
 
 const MERGE_FAN_IN: usize = 64;
 /// Size of a row in a file, in bytes.
-const ROW_SIZE: usize = 44;
+const USER_PATH_ROW_SIZE: usize = 44;
 /// Read buffer per run, in bytes. A merge needs 4 MiB in total.
-const BUFFER_SIZE: usize = 1 << 16;
+const FILE_BUFFER_SIZE: usize = 1 << 16;
 
 /// Executions of one path by one user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,7 +36,7 @@ impl UserPathRow {
     }
 
     fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        let mut bytes = [0; ROW_SIZE];
+        let mut bytes = [0; USER_PATH_ROW_SIZE];
         bytes[..4].copy_from_slice(&self.unit.to_le_bytes());
         bytes[4..12].copy_from_slice(&self.counter.to_le_bytes());
         bytes[12..28].copy_from_slice(&self.user);
@@ -46,7 +46,7 @@ impl UserPathRow {
     }
 
     fn read(input: &mut BufReader<File>) -> io::Result<Option<UserPathRow>> {
-        let mut bytes = [0; ROW_SIZE];
+        let mut bytes = [0; USER_PATH_ROW_SIZE];
         match input.read_exact(&mut bytes) {
             // Files contain whole rows only, so the file has ended.
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
@@ -123,7 +123,7 @@ impl UserPathRowSorter {
 
 /// Writes rows to a temporary file and rewinds it.
 fn write_run(write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<File> {
-    let mut out = BufWriter::with_capacity(BUFFER_SIZE, tempfile::tempfile()?);
+    let mut out = BufWriter::with_capacity(FILE_BUFFER_SIZE, tempfile::tempfile()?);
     write(&mut out)?;
     let mut file = out.into_inner().map_err(|e| e.into_error())?;
     file.rewind()?;
@@ -131,7 +131,7 @@ fn write_run(write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::
 }
 
 fn merge_runs(runs: Vec<File>, visit: &mut dyn FnMut(&UserPathRow) -> io::Result<()>) -> io::Result<()> {
-    let mut inputs: Vec<BufReader<File>> = runs.into_iter().map(|f| BufReader::with_capacity(BUFFER_SIZE, f)).collect();
+    let mut inputs: Vec<BufReader<File>> = runs.into_iter().map(|f| BufReader::with_capacity(FILE_BUFFER_SIZE, f)).collect();
     let mut heads = BinaryHeap::new();
     for (number, input) in inputs.iter_mut().enumerate() {
         heads.extend(UserPathRow::read(input)?.map(|row| Reverse((row, number))));

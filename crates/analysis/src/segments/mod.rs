@@ -16,5 +16,7 @@ pub(crate) use observed::find_logs;
 pub use compared::{ComparedSegments, compare};
 pub use observed::{NamedCounts, NamedPath, ObservedSegments, names_of_segment_paths};
 pub use select::{requested_segments, tested_contexts};
-pub use untested::{SegmentProfiles, UntestedSegmentSelection, UntestedSegments, UntestedSegmentsOfDepth, counts_untested_segments};
+pub use untested::{
+    SegmentProfiles, UntestedSegmentSelection, UntestedSegments, UntestedSegmentsOfDepth, does_image_count_untested_segments,
+};
 pub use variant::check_variant;

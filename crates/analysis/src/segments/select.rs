@@ -31,7 +31,7 @@ pub fn requested_segments(depth: usize, only: &[String], wanted: &str, folders: 
             let observed = ObservedSegments::load(run, depth, folders)?;
             let mut rows = observed.segments_of_depth(depth);
             rows.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.1.cmp(&b.1)));
-            let count = if kind == "top" { parse_top(number)? } else { parse_share(number, &rows)? };
+            let count = if kind == "top" { parse_top_count(number)? } else { parse_share(number, &rows)? };
             rows.truncate(count);
             segment_set_from_rows(&rows, run)
         }
@@ -40,11 +40,11 @@ pub fn requested_segments(depth: usize, only: &[String], wanted: &str, folders: 
             let mut rows: SegmentRows = (1..=depth).flat_map(|depth| observed.segments_of_depth(depth)).collect();
             for only in only {
                 ensure!(
-                    rows.iter().any(|r| is_named(r, only)),
+                    rows.iter().any(|r| has_function_named(r, only)),
                     "`{wanted}` has no segment {only}. To list its segments, run `trodden segments {wanted}`"
                 );
             }
-            rows.retain(|r| only.is_empty() || only.iter().any(|only| is_named(r, only)));
+            rows.retain(|r| only.is_empty() || only.iter().any(|only| has_function_named(r, only)));
             segment_set_from_rows(&rows, wanted)
         }
     };
@@ -177,7 +177,7 @@ impl FunctionNumbers {
 }
 
 /// Returns true if a segment has this name, for example `main:12 > parse:3`.
-fn is_named((image, segment, _): &(&ImageProfile, Segment, u64), name: &str) -> bool {
+fn has_function_named((image, segment, _): &(&ImageProfile, Segment, u64), name: &str) -> bool {
     let parts: Vec<&str> = name.split('>').map(str::trim).collect();
     let is = |at: &FunctionPath, part: &str| {
         part.rsplit_once(':').is_some_and(|(function, path)| {
@@ -187,7 +187,7 @@ fn is_named((image, segment, _): &(&ImageProfile, Segment, u64), name: &str) -> 
     parts.len() == segment.len() && segment.iter().zip(parts).all(|(at, part)| is(at, part))
 }
 
-fn parse_top(number: &str) -> Result<usize> {
+fn parse_top_count(number: &str) -> Result<usize> {
     let parsed =
         number.parse().with_context(|| format!("invalid set of segments `top:{number}`: expected a number after `top:`, as in top:100"))?;
     ensure!(parsed > 0, "invalid set of segments `top:{number}`: the number must be at least 1");

@@ -16,7 +16,7 @@ pub struct SegmentProfiles {
 }
 
 /// Returns true if an image was built with tested segments, so that it counts all other segments that begin with tested paths.
-pub fn counts_untested_segments(image: &ImageProfile, folders: &Folders) -> bool {
+pub fn does_image_count_untested_segments(image: &ImageProfile, folders: &Folders) -> bool {
     let sets = image.units.iter().filter_map(|unit| unit.map.experiment.segments());
     let every = |set| {
         let bytes = folders.inputs().ok()?.get(InputPurpose::Segments, set).ok()?;

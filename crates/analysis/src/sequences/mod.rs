@@ -15,7 +15,7 @@ pub mod text;
 
 pub(crate) use numbers::take_top;
 
-pub use diff::{DifferenceRow, LabelledRange, MAX_SHOWN, SequenceDifferences, diff};
+pub use diff::{DifferenceRow, LabelledRange, MAX_EVENTS_PER_DIFFERENCE, SequenceDifferences, diff};
 pub use find::{FoundEvents, FoundPosition, find};
 pub use hot::{HotQuery, HotSubpathRow, HotSubpaths, find_hot_subpaths};
 pub use iterations::{

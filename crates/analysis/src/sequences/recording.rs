@@ -136,7 +136,7 @@ impl EventTable {
     }
 
     /// Returns the symbols with a label. There are several symbols if paths with this label end differently.
-    pub fn symbols_with_label(&self, label: &str) -> Vec<u64> {
+    pub fn find_symbols_with_label(&self, label: &str) -> Vec<u64> {
         (0..).zip(&self.entries).filter(|(_, entry)| entry.label == label).map(|(symbol, _)| symbol).collect()
     }
 

@@ -63,8 +63,8 @@ pub(crate) fn add_values(all: &mut ProfileFunctions, image: &ImageProfile, targe
             let values = known.values[kind].get_mut(usize::from(site.site)).ok_or_else(corrupt)?;
             let counts = site_counts(unit, site);
             match site.kind {
-                ProfiledValueKind::Size => add_sizes(values, &counts),
-                ProfiledValueKind::Target => add_targets(values, &counts, &targets, &candidates),
+                ProfiledValueKind::Size => add_size_classes(values, &counts),
+                ProfiledValueKind::Target => add_call_targets(values, &counts, &targets, &candidates),
             }
         }
     }
@@ -87,13 +87,13 @@ fn add(values: &mut CountsByValue, value: ProfiledValue, count: u64) {
     }
 }
 
-fn add_sizes(values: &mut CountsByValue, counts: &[u64]) {
+fn add_size_classes(values: &mut CountsByValue, counts: &[u64]) {
     for class in 0..SIZE_CLASSES {
         add(values, ProfiledValue::Number(size_of_class(class)), counts[class as usize]);
     }
 }
 
-fn add_targets(values: &mut CountsByValue, counts: &[u64], targets: &CallTargetsByOffset, candidates: &[u64]) {
+fn add_call_targets(values: &mut CountsByValue, counts: &[u64], targets: &CallTargetsByOffset, candidates: &[u64]) {
     for bucket in (0..TARGET_BUCKETS).filter(|b| counts[2 * *b as usize] > 0) {
         let (calls, sum) = (counts[2 * bucket as usize], counts[2 * bucket as usize + 1]);
         let of_bucket: Vec<u64> = candidates.iter().copied().filter(|c| target_bucket(*c) == bucket).collect();

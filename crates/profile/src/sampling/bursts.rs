@@ -179,13 +179,13 @@ pub fn subtract_earlier_counts(now: &mut [RawProfile], before: &[RawProfile]) {
     for raw in now {
         let Some(old) = before.iter().find(|b| b.file == raw.file && b.image == raw.image) else { continue };
         for (unit, old) in raw.units.iter_mut().zip(&old.units) {
-            unit.counts = difference(&unit.counts, &old.counts);
+            unit.counts = count_difference(&unit.counts, &old.counts);
         }
     }
 }
 
 /// Returns how much each counter has increased. If a counter is smaller than before, it is in a new file, in which it started at 0.
-pub(super) fn difference(now: &[(u64, u64)], before: &[(u64, u64)]) -> Vec<(u64, u64)> {
+pub(super) fn count_difference(now: &[(u64, u64)], before: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut before = before.iter().peekable();
     let mut gained = Vec::new();
     for &(index, count) in now {

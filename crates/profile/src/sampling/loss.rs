@@ -39,7 +39,7 @@ const PROCESSOR_ERROR_NS: f64 = 20_000.0;
 const MAX_PROCESSOR_SHARE: f64 = 0.25;
 /// Minimum number of readings for a fit. The two fitted parameters leave ten degrees of freedom, with which 1.96 standard errors cover 92%
 /// instead of 95%.
-const MIN_READINGS: usize = 12;
+const MIN_READINGS_FOR_FIT: usize = 12;
 /// Maximum share of its time that a burst is assumed to lose. Estimates are divided by the rest of the time, which must not be close to 0.
 const MAX_LOSS_SHARE: f64 = 0.9;
 
@@ -53,7 +53,7 @@ impl BurstLoss {
         let products = sum(&|s| s.work * s.bursts / s.on_ns);
         // A measure of how much the lengths of the bursts vary; 0 if all are equal. Equal lengths do not determine the loss.
         let spread = time * squares - bursts * bursts;
-        if used.len() < MIN_READINGS || work <= 0.0 || spread <= 1e-6 * bursts * bursts {
+        if used.len() < MIN_READINGS_FOR_FIT || work <= 0.0 || spread <= 1e-6 * bursts * bursts {
             return BurstLoss::default_loss(time / bursts, clock);
         }
         let lost = (bursts * work - time * products) / spread;
@@ -96,13 +96,13 @@ impl BurstLoss {
     }
 
     /// Returns the time, in nanoseconds, in which the program made progress. `on_ns` is the time with the switch on.
-    pub fn effective_ns(self, on_ns: f64, bursts: f64) -> f64 {
+    pub fn effective_burst_ns(self, on_ns: f64, bursts: f64) -> f64 {
         (on_ns - self.ns * bursts).max((1.0 - MAX_LOSS_SHARE) * on_ns)
     }
 
-    /// Returns the relative standard error of the time that [`BurstLoss::effective_ns`] returns.
+    /// Returns the relative standard error of the time that [`BurstLoss::effective_burst_ns`] returns.
     pub fn relative_error(self, on_ns: f64, bursts: f64) -> f64 {
-        let effective = self.effective_ns(on_ns, bursts);
+        let effective = self.effective_burst_ns(on_ns, bursts);
         if effective > 0.0 { self.error_ns * bursts / effective } else { 0.0 }
     }
 }
@@ -142,7 +142,7 @@ mod tests {
     fn equal_bursts_or_few_readings_give_the_default_loss() {
         let equal: Vec<CounterReading> = (1..100).map(|at| CounterReading { on_ns: 50_000.0, bursts: 1.0, work: f64::from(at) }).collect();
         assert_eq!(BurstLoss::from_readings(&equal, WALL), BurstLoss { ns: 0.0, error_ns: 25_000.0 });
-        assert_eq!(BurstLoss::from_readings(&readings(&mut Random::new(1), 0.0, MIN_READINGS - 1), WALL).ns, 0.0);
+        assert_eq!(BurstLoss::from_readings(&readings(&mut Random::new(1), 0.0, MIN_READINGS_FOR_FIT - 1), WALL).ns, 0.0);
         assert_eq!(BurstLoss::from_readings(&[], WALL), BurstLoss { ns: 0.0, error_ns: 0.0 });
         // A loss that is not known matters for short bursts, but hardly for long ones.
         assert!(BurstLoss::default_loss(50_000.0, WALL).relative_error(50_000.0, 1.0) >= 0.5);
@@ -159,6 +159,6 @@ mod tests {
         let seen = |length: f64, work: f64| CounterReading { on_ns: length, bursts: 1.0, work };
         let all: Vec<CounterReading> = (0..100).map(|at| if at % 4 == 0 { seen(200_000.0, 1000.0) } else { seen(50_000.0, 0.0) }).collect();
         let found = BurstLoss::from_readings(&all, WALL);
-        assert!(found.ns > 40_000.0 && found.effective_ns(50_000.0, 1.0) > 0.0, "{found:?}");
+        assert!(found.ns > 40_000.0 && found.effective_burst_ns(50_000.0, 1.0) > 0.0, "{found:?}");
     }
 }

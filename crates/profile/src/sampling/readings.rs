@@ -5,7 +5,7 @@
 //! probabilities of Horvitz and Thompson, "A generalization of sampling without replacement from a finite universe", 1952). Code outside
 //! counted functions is assumed to slow down equally. Bursts also lose part of their time ([`super::loss`]).
 
-use super::bursts::{BurstSampling, CounterEstimate, NORMAL_QUANTILE_95, UnitEstimates, difference};
+use super::bursts::{BurstSampling, CounterEstimate, NORMAL_QUANTILE_95, UnitEstimates, count_difference};
 use super::busy::SampledClock;
 use super::loss::{BurstLoss, CounterReading};
 use super::quantile::student_t_quantile_95;
@@ -20,17 +20,17 @@ use trodden_unit::Identity;
 /// is not in the cache yet (docs/benchmarks/constants.md).
 const COLD_CACHE_ERROR_SHARE: f64 = 0.05;
 /// Maximum number of slices into which a run is divided. With 32 or more, Student's quantile is within 5% of the normal one.
-const MAX_SLICES: usize = 64;
+const MAX_RUN_SLICES: usize = 64;
 /// Minimum number of slices for an estimate of the variance. With fewer, Student's quantile would be large (4.3 for three slices).
-const MIN_SLICES: usize = 4;
+const MIN_RUN_SLICES: usize = 4;
 /// Approximate number of bursts in a slice. With fewer bursts, the slice's time with the switch on varies too much to be used as a divisor.
 const BURSTS_PER_SLICE: u64 = 5;
 /// Minimum number of bursts for confidence intervals if times are wall time. On a busy machine, a few bursts may all find the program
 /// waiting for a processor. In runs of two programs, profiles from fewer than 80 bursts overlapped with the full profile by 0 to 99.97%,
 /// those from 320 or more by 92 to 99% (docs/benchmarks/constants.md).
-const MIN_BURSTS: u64 = 200;
+const MIN_BURSTS_FOR_MARGINS: u64 = 200;
 /// Maximum number of readings that are kept. When it is reached, neighbouring readings are joined in pairs.
-const MAX_READINGS: usize = 8192;
+const MAX_STORED_READINGS: usize = 8192;
 /// Maximum number of counts in all readings together, about 32 MB. When it is reached, neighbouring readings are joined in pairs.
 const MAX_COUNTS_IN_READINGS: usize = 1 << 21;
 
@@ -114,21 +114,23 @@ impl CounterReadings {
         }
         let mut reading = ReadingInterval { on, passed_ns, counts: UnitSums::new() };
         for (key, counts) in &now {
-            let gained = difference(counts, self.before.get(key).map_or(&[][..], Vec::as_slice));
+            let gained = count_difference(counts, self.before.get(key).map_or(&[][..], Vec::as_slice));
             if !gained.is_empty() {
                 reading.counts.insert(*key, gained);
             }
         }
         self.before = now;
         self.readings.push(reading);
-        if self.readings.len() >= MAX_READINGS || self.readings.iter().map(ReadingInterval::len).sum::<usize>() >= MAX_COUNTS_IN_READINGS {
+        if self.readings.len() >= MAX_STORED_READINGS
+            || self.readings.iter().map(ReadingInterval::len).sum::<usize>() >= MAX_COUNTS_IN_READINGS
+        {
             self.stride = self.stride.saturating_mul(2);
             self.readings = std::mem::take(&mut self.readings).chunks(2).map(|pair| join_readings(pair[0].clone(), pair.get(1))).collect();
         }
     }
 
     /// Computes the work between readings from the cost of the executed paths. `profile` has the maps of these paths.
-    fn compute_work(&self, profile: &Profile) -> Vec<WorkBetweenReadings> {
+    fn compute_work_between_readings(&self, profile: &Profile) -> Vec<WorkBetweenReadings> {
         let costs: BTreeMap<ImageUnit, HashMap<u64, PathCost>> =
             self.units.iter().map(|(key, unit)| (*key, compute_costs(profile, key.0, *unit))).collect();
         let work = |reading: &ReadingInterval| {
@@ -167,14 +169,14 @@ impl SampledRun {
             false => readings.reading_weights(profile, on_ns as f64 / total_ns.max(1) as f64, clock),
         };
         let common_error = common_error.hypot(clock.relative_error(on_ns));
-        let mut slices = join_to_slices(&readings.readings, &weights, bursts);
+        let mut slices = join_readings_to_slices(&readings.readings, &weights, bursts);
         if !is_mostly_counted {
             let share = on_ns as f64 / total_ns.max(1) as f64;
             slices.iter_mut().for_each(|slice| slice.scale_to_share(share));
         }
         let number = slices.len() as u64;
-        let is_enough = is_mostly_counted || clock == SampledClock::Processor || bursts >= MIN_BURSTS;
-        let has_margins = slices.len() >= MIN_SLICES && is_enough;
+        let is_enough = is_mostly_counted || clock == SampledClock::Processor || bursts >= MIN_BURSTS_FOR_MARGINS;
+        let has_margins = slices.len() >= MIN_RUN_SLICES && is_enough;
         let units = readings.units.iter().map(|(key, unit)| UnitEstimates {
             image: key.0,
             unit: *unit,
@@ -189,7 +191,7 @@ impl CounterReadings {
     /// Returns the weight of each reading's counts, and the relative standard error that all weights have in common. `share` is the share
     /// of the run time with the switch on.
     fn reading_weights(&self, profile: &Profile, share: f64, clock: SampledClock) -> (Vec<f64>, f64) {
-        let works = self.compute_work(profile);
+        let works = self.compute_work_between_readings(profile);
         let seen = |(reading, work): (&ReadingInterval, &WorkBetweenReadings)| CounterReading {
             on_ns: reading.on.ns as f64,
             bursts: reading.on.bursts as f64,
@@ -202,7 +204,7 @@ impl CounterReadings {
         // The time, with the switch on, in which the same work would be done without the cost of counting.
         let uncounted = |times: f64| sum(&|s, w| s.on_ns / w.slowdown(times));
         let faster = if on > 0.0 { 1.0 - share + share * uncounted(1.0) / on } else { 1.0 };
-        let lost = |s: &CounterReading| if s.on_ns > 0.0 { s.on_ns / loss.effective_ns(s.on_ns, s.bursts) } else { 1.0 };
+        let lost = |s: &CounterReading| if s.on_ns > 0.0 { s.on_ns / loss.effective_burst_ns(s.on_ns, s.bursts) } else { 1.0 };
         let weights = seen.iter().zip(&works).map(|(s, w)| w.slowdown(1.0) * faster * lost(s)).collect();
         let slower = if on > 0.0 { uncounted(1.0) / uncounted(1.0 + COUNTING_COST_ERROR_SHARE) - 1.0 } else { 0.0 };
         (weights, loss.relative_error(on, bursts).hypot(slower * (1.0 - share)).hypot(COLD_CACHE_ERROR_SHARE))
@@ -230,8 +232,8 @@ impl RunSlice {
 }
 
 /// Joins readings to slices with about the same number of readings. If there are several slices, the switch was on for some time in each.
-fn join_to_slices(readings: &[ReadingInterval], weights: &[f64], bursts: u64) -> Vec<RunSlice> {
-    let number = ((bursts / BURSTS_PER_SLICE) as usize).clamp(MIN_SLICES, MAX_SLICES);
+fn join_readings_to_slices(readings: &[ReadingInterval], weights: &[f64], bursts: u64) -> Vec<RunSlice> {
+    let number = ((bursts / BURSTS_PER_SLICE) as usize).clamp(MIN_RUN_SLICES, MAX_RUN_SLICES);
     let readings_per_slice = readings.len().div_ceil(number).max(1);
     let mut slices: Vec<RunSlice> = Vec::new();
     for (reading, weight) in readings.iter().zip(weights) {
@@ -330,7 +332,7 @@ mod tests {
     }
 
     fn finish(readings: CounterReadings, on_ns: u64, total_ns: u64) -> BurstSampling {
-        SampledRun { readings, on_ns, total_ns, bursts: MIN_BURSTS, clock: SampledClock::Processor }.estimate_counts(&Profile {
+        SampledRun { readings, on_ns, total_ns, bursts: MIN_BURSTS_FOR_MARGINS, clock: SampledClock::Processor }.estimate_counts(&Profile {
             run: Run::default(),
             images: Vec::new(),
             sampling: None,
@@ -421,13 +423,13 @@ mod tests {
     #[test]
     fn joining_many_readings_keeps_all_counts() {
         let mut readings = CounterReadings::default();
-        let number = 2 * MAX_READINGS as u64 + 1;
+        let number = 2 * MAX_STORED_READINGS as u64 + 1;
         for reading in 1..=number {
             add_reading(&mut readings, create_raw_profile(&[(3, reading * 1000)]), 1);
         }
-        assert!(readings.readings.len() < MAX_READINGS && readings.reading_interval_factor() > 1);
+        assert!(readings.readings.len() < MAX_STORED_READINGS && readings.reading_interval_factor() > 1);
         let sampling = finish(readings, number, 100 * number);
-        assert!(sampling.slices as usize <= MAX_SLICES);
+        assert!(sampling.slices as usize <= MAX_RUN_SLICES);
         let estimate = sampling.estimate(Identity([1; 16]), Identity([2; 16]), 3, number * 1000).unwrap();
         assert!((estimate.executions / (1e5 * number as f64) - 1.0).abs() < 1e-6, "{estimate:?}");
     }
@@ -447,9 +449,9 @@ mod tests {
             let sampling = sampled.estimate_counts(&Profile { run: Run::default(), images: Vec::new(), sampling: None });
             sampling.estimate(Identity([1; 16]), Identity([2; 16]), 3, 80).map(|estimate| estimate.margin)
         };
-        assert_eq!(margin(MIN_BURSTS - 1, 0.0), Some(None));
-        assert!(margin(MIN_BURSTS, 0.45).flatten() > margin(MIN_BURSTS, 0.0).flatten().map(|m| 1.2 * m));
+        assert_eq!(margin(MIN_BURSTS_FOR_MARGINS - 1, 0.0), Some(None));
+        assert!(margin(MIN_BURSTS_FOR_MARGINS, 0.45).flatten() > margin(MIN_BURSTS_FOR_MARGINS, 0.0).flatten().map(|m| 1.2 * m));
         // A program that waited most of the time has no estimates at all.
-        assert_eq!(margin(MIN_BURSTS, 0.9), None);
+        assert_eq!(margin(MIN_BURSTS_FOR_MARGINS, 0.9), None);
     }
 }

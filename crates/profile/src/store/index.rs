@@ -8,7 +8,7 @@ use super::rows::{IMAGES_QUERY, RUNS_QUERY, from_sqlite_integer, insert_run, rem
 use super::schema::{self, BUSY_TIMEOUT, SCHEMA_MIGRATIONS, configure_database, migrate_database};
 use super::{DATABASE_NAME, PROFILES_FOLDER, STREAMS_FOLDER, StoreIndexError};
 use crate::atomic_file::FilePermissions;
-use crate::container::{ProfileHeader, change_run};
+use crate::container::{ProfileHeader, update_run_in_file};
 use crate::error::ProfileError;
 use crate::private::mode_for_new_file;
 use rusqlite::config::DbConfig;
@@ -89,7 +89,7 @@ pub fn open(index_folder: &Path, folder: &Path) -> Result<StoreIndex, ProfileErr
         set_permissions(&path, folder);
     }
     let attempt = |store, reason| -> Result<StoreIndex, StoreIndexError> {
-        let mut database = connect(&path, store)?;
+        let mut database = connect_to_index(&path, store)?;
         let repair = synchronize_index_with_profiles(&mut database, folder, reason)?;
         Ok(StoreIndex { database, repair })
     };
@@ -100,12 +100,12 @@ pub fn open(index_folder: &Path, folder: &Path) -> Result<StoreIndex, ProfileErr
         }
         other => other,
     };
-    index.map_err(|failure| failure.into_error(&path))
+    index.map_err(|failure| failure.into_profile_error(&path))
 }
 
 /// Opens the database, upgrades its tables and checks it. `store` is the folder of the store, or `None` if the upgrade must not change
 /// profiles.
-fn connect(path: &Path, store: Option<&Path>) -> Result<Connection, StoreIndexError> {
+fn connect_to_index(path: &Path, store: Option<&Path>) -> Result<Connection, StoreIndexError> {
     let mut database = Connection::open(path)?;
     configure_database(&database)?;
     if let Some(folder) = store
@@ -142,7 +142,7 @@ fn add_suites_to_profiles(database: &mut Connection, folder: &Path) -> Result<()
         let path = profile_path(folder, number);
         // Profiles that are corrupt or of a different version are left unchanged; the problem is reported when they are read.
         if ProfileHeader::read(&path).is_ok_and(|header| header.run.suite != suite) {
-            change_run(&path, FilePermissions::Mode(mode_for_new_file(folder)), |run| run.suite = suite)?;
+            update_run_in_file(&path, FilePermissions::Mode(mode_for_new_file(folder)), |run| run.suite = suite)?;
         }
     }
     Ok(t.commit()?)
@@ -198,7 +198,7 @@ fn synchronize_index_with_profiles(
                 repair.added += 1;
             }
             Err(why) => {
-                let (bytes, modified) = size_and_mtime(&there);
+                let (bytes, modified) = file_size_and_mtime(&there);
                 let sql = "INSERT OR REPLACE INTO unreadable (number, bytes, modified_ns, why) VALUES (?1, ?2, ?3, ?4)";
                 t.execute(sql, params![to_sqlite_integer(number), bytes, modified, why])?;
                 repair.unreadable.push(UnreadableProfile { path, why });
@@ -234,8 +234,9 @@ impl IndexDifferences {
         // The folder is read after the index. If a recorder is just adding a run, its profile may be found although its row was not. The
         // second comparison, while the database is locked, corrects this.
         let there = run_numbers(&folder.join(PROFILES_FOLDER))?;
-        let is_unchanged =
-            |number: u64, known: (i64, i64)| profile_path(folder, number).symlink_metadata().is_ok_and(|now| size_and_mtime(&now) == known);
+        let is_unchanged = |number: u64, known: (i64, i64)| {
+            profile_path(folder, number).symlink_metadata().is_ok_and(|now| file_size_and_mtime(&now) == known)
+        };
         let stale_unreadable: Vec<u64> = unreadable.iter().filter(|(n, known)| !is_unchanged(**n, **known)).map(|(n, _)| *n).collect();
         let is_known = |n: &u64| listed.contains(n) || (unreadable.contains_key(n) && !stale_unreadable.contains(n));
         Ok(IndexDifferences {
@@ -251,7 +252,7 @@ impl IndexDifferences {
 }
 
 /// Returns a file's size and modification time. If both are the same as before, the file is taken as unchanged.
-fn size_and_mtime(file: &Metadata) -> (i64, i64) {
+fn file_size_and_mtime(file: &Metadata) -> (i64, i64) {
     (to_sqlite_integer(file.len()), file.mtime().saturating_mul(1_000_000_000).saturating_add(file.mtime_nsec()))
 }
 

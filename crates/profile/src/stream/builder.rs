@@ -22,13 +22,13 @@ use trodden_wire::stream::Event;
 /// Extension of journals.
 pub const JOURNAL_EXTENSION: &str = "journal";
 /// Maximum memory, in bytes, that a compressor needs for each of its entries ([`Compressor::items_in_memory`]).
-pub const BYTES_PER_ENTRY: usize = 200;
+pub const BYTES_PER_BUILDER_ENTRY: usize = 200;
 
 /// Limits above which windows are closed. They are checked after each frame of events, so the last frame may exceed them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowBounds {
-    /// Maximum number of compressor entries of all open windows of a stream file ([`Compressor::items_in_memory`], [`BYTES_PER_ENTRY`]
-    /// each). If it is exceeded, the largest windows are closed.
+    /// Maximum number of compressor entries of all open windows of a stream file ([`Compressor::items_in_memory`],
+    /// [`BYTES_PER_BUILDER_ENTRY`] each). If it is exceeded, the largest windows are closed.
     pub max_entries: usize,
     /// Maximum size of a thread's journal in bytes. If it is exceeded, the thread's window is closed.
     pub max_journal_bytes: u64,
@@ -97,7 +97,7 @@ impl StreamLogBuilder {
     }
 
     /// Appends events to the journal of their thread, so that they survive if the recorder is killed.
-    pub fn write_journal(&mut self, header: &LogFrameHeader, words: &[u32]) -> Result<(), ProfileError> {
+    pub fn append_to_journal(&mut self, header: &LogFrameHeader, words: &[u32]) -> Result<(), ProfileError> {
         let window = self.find_or_open_window(header);
         let mut journal = match window.journal_bytes {
             0 => StreamLogWriter::create(&window.journal.clone(), &self.header)?,

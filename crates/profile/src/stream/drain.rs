@@ -199,7 +199,7 @@ impl StreamDrain {
     /// Selects the chunks that are next in their threads and not pending already.
     fn select_next(&mut self, chunks: Vec<StreamChunk>) -> Vec<StreamChunk> {
         let is_pending = |c: &StreamChunk| self.pending.get(&c.key).is_some_and(|p| p.chunks.iter().any(|k| k.place == c.place));
-        select_in_order(&mut self.next, chunks.into_iter().filter(|c| !is_pending(c)))
+        select_consecutive_chunks(&mut self.next, chunks.into_iter().filter(|c| !is_pending(c)))
     }
 
     /// Returns the full chunks in the expected slots, and further full chunks in the slots after these, sorted by thread and number.
@@ -262,7 +262,7 @@ impl StreamDrain {
     fn flush(&mut self, key: ThreadKey) -> Result<(), ProfileError> {
         let Some(PendingChunks { header, words, chunks }) = self.pending.remove(&key) else { return Ok(()) };
         let header = LogFrameHeader { events: words.len() as u64, ..header };
-        self.builder.write_journal(&header, &words)?;
+        self.builder.append_to_journal(&header, &words)?;
         self.drained.chunks += chunks.len() as u64;
         chunks.iter().try_for_each(|chunk| self.live.release_chunk(chunk))?;
         self.builder.add_events(&header, &words)
@@ -271,7 +271,7 @@ impl StreamDrain {
 
 /// Selects the chunks that continue their threads without a gap, and advances `next`, the number of each thread's next chunk. The chunks
 /// must be sorted by thread and number.
-fn select_in_order(next: &mut BTreeMap<ThreadKey, u64>, chunks: impl Iterator<Item = StreamChunk>) -> Vec<StreamChunk> {
+fn select_consecutive_chunks(next: &mut BTreeMap<ThreadKey, u64>, chunks: impl Iterator<Item = StreamChunk>) -> Vec<StreamChunk> {
     chunks
         .filter(|chunk| {
             let next = next.entry(chunk.key).or_default();
@@ -354,7 +354,7 @@ mod tests {
     fn chunk_after_a_gap_waits_for_the_next_poll() {
         let mut next = BTreeMap::new();
         let mut numbers = |seen: &[(u32, u64)]| -> Vec<(u32, u64)> {
-            let taken = select_in_order(&mut next, seen.iter().map(|(thread, sequence)| chunk(*thread, *sequence)));
+            let taken = select_consecutive_chunks(&mut next, seen.iter().map(|(thread, sequence)| chunk(*thread, *sequence)));
             taken.iter().map(|c| (c.key.thread, c.sequence)).collect()
         };
         assert_eq!(numbers(&[(1, 0), (1, 2), (2, 0), (2, 1)]), [(1, 0), (2, 0), (2, 1)]);

@@ -23,7 +23,7 @@ use trodden_wire::stream::{
 use trodden_wire::{LostThreads, RawHeader, RawUnit, region_lost_offset, region_stride};
 
 /// Maximum number of attempts to read data that the program is changing at the same time.
-const MAX_READS: usize = 16;
+const MAX_READ_ATTEMPTS: usize = 16;
 
 /// Description of the image and the process that wrote a stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -198,7 +198,7 @@ impl LiveStream {
             reads += 1;
             // If the program changed the header while it was read, the state may be older than the other fields. The header is read again
             // then.
-            if is_intact || header.state == CHUNK_FREE || reads == MAX_READS {
+            if is_intact || header.state == CHUNK_FREE || reads == MAX_READ_ATTEMPTS {
                 return Ok((header, is_intact));
             }
         }
@@ -283,15 +283,15 @@ impl LiveStream {
             return Err(ProfileError::RawCorrupt { path: self.path.clone(), offset: *offset, what });
         }
         let chunks = self.chunks()?;
-        chunks.chunk_by(|a, b| a.key == b.key).map(|chunks| self.read_thread(chunks)).collect()
+        chunks.chunk_by(|a, b| a.key == b.key).map(|chunks| self.read_live_thread(chunks)).collect()
     }
 
     /// Reads the events of a thread from its chunks. If the thread is running, it may overwrite its last chunk, so reading is tried up to
-    /// [`MAX_READS`] times. Returns no events if all attempts fail.
-    fn read_thread(&self, chunks: &[StreamChunk]) -> Result<LiveThread, ProfileError> {
+    /// [`MAX_READ_ATTEMPTS`] times. Returns no events if all attempts fail.
+    fn read_live_thread(&self, chunks: &[StreamChunk]) -> Result<LiveThread, ProfileError> {
         let key = chunks[0].key;
         let mut seen = chunks.to_vec();
-        for _ in 0..MAX_READS {
+        for _ in 0..MAX_READ_ATTEMPTS {
             let mut kept = self.read_unchanged(&seen)?;
             if let Some((last, newest)) = kept.last_mut()
                 && seen.last().is_some_and(|seen| seen.sequence == last.sequence)

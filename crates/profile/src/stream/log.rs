@@ -24,15 +24,15 @@ use trodden_wire::stream::CHUNK_EVENTS;
 
 const LOG_VERSION: u32 = 4;
 const STREAM_HEADER_TAG: u32 = 1;
-const EVENTS_TAG: u32 = 2;
-const WINDOW_TAG: u32 = 3;
+const EVENTS_FRAME_TAG: u32 = 2;
+const WINDOW_FRAME_TAG: u32 = 3;
 /// Size of a frame's index in bytes. It consists of seven numbers.
 const FRAME_INDEX_BYTES: usize = 7 * 8;
 /// Number of bytes of a frame before its content.
 const FRAME_HEADER_BYTES: usize = SECTION_HEADER_BYTES + FRAME_INDEX_BYTES;
 /// File offset of the first section's content.
-const FIRST_CONTENT_OFFSET: usize = FILE_HEADER_BYTES + SECTION_HEADER_BYTES;
-const SEARCH_BUFFER_BYTES: usize = 1 << 16;
+const FIRST_FRAME_CONTENT_OFFSET: usize = FILE_HEADER_BYTES + SECTION_HEADER_BYTES;
+const MARKER_SEARCH_BUFFER_BYTES: usize = 1 << 16;
 const HEADER_COMPRESSION_LEVEL: i32 = 3;
 /// This level is low, because the traced program may be waiting while its events are written.
 const EVENTS_COMPRESSION_LEVEL: i32 = 1;
@@ -110,8 +110,8 @@ impl StreamLogWriter {
         subject[4..8].copy_from_slice(&header.key.process.to_le_bytes());
         subject[8..].copy_from_slice(&header.key.started_ns.to_le_bytes());
         let tag = match header.content {
-            LogFrameContent::Events => EVENTS_TAG,
-            LogFrameContent::Window => WINDOW_TAG,
+            LogFrameContent::Events => EVENTS_FRAME_TAG,
+            LogFrameContent::Window => WINDOW_FRAME_TAG,
         };
         let section = Section { tag, layout: LOG_VERSION, subject, count: 0, index: &index };
         self.write(&section.packed_to_bytes(packed, unpacked))
@@ -202,7 +202,7 @@ impl StreamLog {
             what: format!("the description of the program is invalid: {error}"),
         };
         let mut begin = Vec::new();
-        (&file).take(FIRST_CONTENT_OFFSET as u64).read_to_end(&mut begin).map_err(ProfileError::io(path, "read"))?;
+        (&file).take(FIRST_FRAME_CONTENT_OFFSET as u64).read_to_end(&mut begin).map_err(ProfileError::io(path, "read"))?;
         match expect_header(&begin, FileKind::STREAM_LOG, LOG_VERSION) {
             Ok(_) => {}
             Err(FileError::Version { found, known, .. }) => {
@@ -255,7 +255,7 @@ impl StreamLog {
     /// Returns the grammar of a thread's window. Its terminals are [`StreamSymbol`]s ([`StreamSymbol::from_number`]).
     pub fn window(&self, thread: &ThreadLog, number: usize) -> Result<Grammar, ProfileError> {
         let frame = &thread.frames[number];
-        let content = self.content(frame)?;
+        let content = self.read_frame_content(frame)?;
         let corrupt = |what: String| ProfileError::Corrupt { path: self.path.clone(), offset: frame.offset, what };
         if frame.header.content != LogFrameContent::Window {
             return Err(corrupt("expected a window, found events. The file is a journal; read it with `trodden import`".into()));
@@ -299,20 +299,20 @@ impl StreamLog {
         mut visit: impl FnMut(PackedFrame) -> Result<(), ProfileError>,
     ) -> Result<(), ProfileError> {
         for frame in &thread.frames {
-            visit(PackedFrame { header: frame.header, packed: self.packed(frame)?, section: frame.section })?;
+            visit(PackedFrame { header: frame.header, packed: self.read_packed_frame(frame)?, section: frame.section })?;
         }
         Ok(())
     }
 
-    fn packed(&self, frame: &FramePosition) -> Result<Vec<u8>, ProfileError> {
+    fn read_packed_frame(&self, frame: &FramePosition) -> Result<Vec<u8>, ProfileError> {
         let mut packed = vec![0; frame.section.packed_length() as usize];
         self.file.read_exact_at(&mut packed, frame.offset).map_err(ProfileError::io(&self.path, "read"))?;
         frame.section.check(&packed).map_err(|error| self.corrupt_frame_error(frame, &error))?;
         Ok(packed)
     }
 
-    fn content(&self, frame: &FramePosition) -> Result<Vec<u8>, ProfileError> {
-        frame.section.unpack(&self.packed(frame)?).map_err(|error| self.corrupt_frame_error(frame, &error))
+    fn read_frame_content(&self, frame: &FramePosition) -> Result<Vec<u8>, ProfileError> {
+        frame.section.unpack(&self.read_packed_frame(frame)?).map_err(|error| self.corrupt_frame_error(frame, &error))
     }
 
     fn corrupt_frame_error(&self, frame: &FramePosition, error: &SectionError) -> ProfileError {
@@ -333,7 +333,7 @@ impl StreamLog {
                     break;
                 }
                 FoundFrame::Corrupt => {
-                    let next = self.next_frame(at + 1, end)?;
+                    let next = self.find_next_frame(at + 1, end)?;
                     self.corrupt_bytes += next - at;
                     at = next;
                 }
@@ -357,11 +357,11 @@ impl StreamLog {
     }
 
     /// Returns the offset of the first frame at or after `from`; `end` if there is none.
-    fn next_frame(&self, from: u64, end: u64) -> Result<u64, ProfileError> {
-        let mut bytes = vec![0; SEARCH_BUFFER_BYTES];
+    fn find_next_frame(&self, from: u64, end: u64) -> Result<u64, ProfileError> {
+        let mut bytes = vec![0; MARKER_SEARCH_BUFFER_BYTES];
         let mut at = from;
         while at + (FRAME_HEADER_BYTES as u64) <= end {
-            let length = (end - at).min(SEARCH_BUFFER_BYTES as u64) as usize;
+            let length = (end - at).min(MARKER_SEARCH_BUFFER_BYTES as u64) as usize;
             self.file.read_exact_at(&mut bytes[..length], at).map_err(ProfileError::io(&self.path, "read"))?;
             match find_marker(&bytes[..length]) {
                 Some(index) => {
@@ -392,8 +392,8 @@ pub(super) fn has_incomplete_header(path: &Path) -> Result<bool, ProfileError> {
     let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
     let length = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
     let mut begin = Vec::new();
-    (&file).take(FIRST_CONTENT_OFFSET as u64).read_to_end(&mut begin).map_err(ProfileError::io(path, "read"))?;
-    if begin.len() < FIRST_CONTENT_OFFSET {
+    (&file).take(FIRST_FRAME_CONTENT_OFFSET as u64).read_to_end(&mut begin).map_err(ProfileError::io(path, "read"))?;
+    if begin.len() < FIRST_FRAME_CONTENT_OFFSET {
         return Ok(true);
     }
     let is_log = expect_header(&begin, FileKind::STREAM_LOG, LOG_VERSION).is_ok();
@@ -410,8 +410,8 @@ pub(super) fn unpack_events(frame: &PackedFrame, path: &Path) -> Result<Vec<u32>
 fn parse_frame_header(bytes: &[u8; FRAME_HEADER_BYTES], offset: u64) -> Option<FramePosition> {
     let section = SectionHeader::read(bytes).ok()?;
     let content = match section.tag {
-        EVENTS_TAG => LogFrameContent::Events,
-        WINDOW_TAG => LogFrameContent::Window,
+        EVENTS_FRAME_TAG => LogFrameContent::Events,
+        WINDOW_FRAME_TAG => LogFrameContent::Window,
         _ => return None,
     };
     let index = &bytes[SECTION_HEADER_BYTES..];

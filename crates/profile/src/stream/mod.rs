@@ -16,7 +16,7 @@ mod nesting;
 mod segments;
 mod symbol;
 
-pub use builder::{BYTES_PER_ENTRY, JOURNAL_EXTENSION, WindowBounds};
+pub use builder::{BYTES_PER_BUILDER_ENTRY, JOURNAL_EXTENSION, WindowBounds};
 pub use counters::{CounterLookup, FunctionIndex, PathRole};
 pub use drain::{StreamDrain, StreamDrainTotals};
 pub use fold::{count_counter_increments, write_raw};

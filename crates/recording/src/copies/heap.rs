@@ -31,7 +31,7 @@ impl LastLoadSegment {
 }
 
 /// Makes the heaps of all copies start at the same address, which is at least the address at which the original program's heap starts.
-pub fn align_heaps(copies: &[PathBuf], program: &Path) -> Result<()> {
+pub fn extend_segments_to_align_heaps(copies: &[PathBuf], program: &Path) -> Result<()> {
     let last = |path: &Path| -> Result<Option<LastLoadSegment>> {
         Ok(find_last_segment(&fs::read(path).with_context(|| format!("cannot read {}", path.display()))?))
     };
@@ -93,7 +93,7 @@ mod tests {
         };
         let copies = [made("a", [1, 6, 0x1800, 0x900]), made("b", [1, 6, 0x2800, 0x2900]), made("c", [1, 4, 0x1000, 0x10])];
         let whole = made("whole", [1, 6, 0x3000, 0x2001]);
-        align_heaps(&copies, &whole).unwrap();
+        extend_segments_to_align_heaps(&copies, &whole).unwrap();
         let ends: Vec<u64> = copies.iter().map(|path| find_last_segment(&fs::read(path).unwrap()).unwrap().end()).collect();
         // The third copy is unchanged, because its last segment is not writable.
         assert_eq!(ends, [0x6000, 0x6000, 0x2000]);

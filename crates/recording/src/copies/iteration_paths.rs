@@ -50,7 +50,8 @@ impl IterationPathPartition {
         let counted_by_all: BTreeSet<FunctionKey> = chosen.map(|(key, _)| key.clone()).collect();
         let divided: Vec<(&FunctionKey, &IterationFunction)> =
             set.functions().iter().filter(|(key, _)| !counted_by_all.contains(key)).collect();
-        let tasks = divided.iter().map(|(key, function)| divisible_task(key, function)).collect::<Result<Vec<DivisibleTask>>>()?;
+        let tasks =
+            divided.iter().map(|(key, function)| divisible_task_of_function(key, function)).collect::<Result<Vec<DivisibleTask>>>()?;
         let distribution = distribute(&tasks, job.options.copies);
         let owners: BTreeMap<FunctionKey, BTreeMap<DagEdgeId, usize>> = divided
             .iter()
@@ -87,13 +88,13 @@ impl IterationPathPartition {
         missing.into_keys().collect()
     }
 
-    fn names_counted_by_all(&self) -> BTreeSet<NamedFunction> {
+    fn functions_counted_by_all_copies(&self) -> BTreeSet<NamedFunction> {
         self.counted_by_all.iter().map(|(unit, name, _)| (unit.clone(), name.clone())).collect()
     }
 }
 
 /// Returns the cost of counting at each end of a function's paths over iterations. The setup cost is that of updating contexts.
-fn divisible_task(key: &FunctionKey, function: &IterationFunction) -> Result<DivisibleTask> {
+fn divisible_task_of_function(key: &FunctionKey, function: &IterationFunction) -> Result<DivisibleTask> {
     let (dag, numbering) = function.numbered_paths().with_context(|| format!("the path data of function `{}` is corrupt", key.1))?;
     let ends = Ends::within_paths(&dag);
     let mut parts: BTreeMap<DagEdgeId, u64> = function.ends.iter().map(|end| (*end, 0)).collect();
@@ -128,7 +129,7 @@ impl CopyPartition for IterationPathPartition {
 
     fn merge(&self, profiles: Vec<Profile>, _: &Path) -> Result<(Vec<ImageProfile>, Vec<String>)> {
         let uncounted = self.find_uncounted_functions(&profiles);
-        let (images, differences) = merge(profiles, &self.names_counted_by_all(), &uncounted);
+        let (images, differences) = merge(profiles, &self.functions_counted_by_all_copies(), &uncounted);
         ensure!(
             images.iter().any(counts_iterations),
             "no path over iterations was counted, because the program executed no function of the set. Run it with the same input as \

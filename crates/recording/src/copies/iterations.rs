@@ -48,7 +48,7 @@ impl IterationPartition {
         ensure!(!functions.is_empty(), "{} has no instrumented functions. Build it with trodden", program.display());
         // Without a profile, a function's weight is its number of paths.
         let weight = |(unit, function): &(&UnitMap, &FunctionMap)| match &profile {
-            Some(_) => 1 + executed.get(&function_key(unit, function)).copied().unwrap_or(0),
+            Some(_) => 1 + executed.get(&key_of_function(unit, function)).copied().unwrap_or(0),
             None => function.counters,
         };
         let weights = functions.iter().map(weight).zip(0..).collect();
@@ -72,14 +72,14 @@ impl IterationPartition {
     }
 }
 
-fn function_key(unit: &UnitMap, function: &FunctionMap) -> NamedFunction {
+fn key_of_function(unit: &UnitMap, function: &FunctionMap) -> NamedFunction {
     (unit.source.clone(), function.name.clone())
 }
 
 fn count_executions(profile: Option<&Profile>) -> HashMap<NamedFunction, u64> {
     let mut executions: HashMap<NamedFunction, u64> = HashMap::new();
     for (_, unit, function) in profile.iter().flat_map(|profile| profile.functions()) {
-        let sum = executions.entry(function_key(&unit.map, function)).or_default();
+        let sum = executions.entry(key_of_function(&unit.map, function)).or_default();
         *sum = unit.counts_of(function).fold(*sum, |sum, (_, count)| sum.saturating_add(count));
     }
     executions
@@ -138,9 +138,9 @@ fn merge(profiles: Vec<Profile>, work: &Path) -> (Vec<ImageProfile>, Vec<String>
             for unit in &mut image.units {
                 let map = unit.map.clone();
                 for function in &map.functions {
-                    let counts = own.entry(function_key(&map, function)).or_default();
+                    let counts = own.entry(key_of_function(&map, function)).or_default();
                     unit.counts_of(function).for_each(|(path, count)| *counts.entry(path).or_default() += count);
-                    if counted.contains_key(&function_key(&map, function)) {
+                    if counted.contains_key(&key_of_function(&map, function)) {
                         let range = function.first_counter..function.first_counter.saturating_add(function.counters);
                         unit.counts.executions.retain(|(word, _)| !range.contains(word));
                     }

@@ -226,7 +226,7 @@ fn count_with_copies(
     let weights = weights::find_frequencies(job, &program, &spec, work, runner)?;
     let partition = &PathPartition::new(program, options, weights.as_ref())?;
     let mut programs: Vec<PathBuf> = partition.build_copies(work, options.baseline, None, runner.stop, runner.context)?;
-    heap::align_heaps(&programs, Path::new(&partition.program.path))?;
+    heap::extend_segments_to_align_heaps(&programs, Path::new(&partition.program.path))?;
     programs.extend(options.baseline.then(|| PathBuf::from(&partition.program.path)));
     spec.programs = programs.iter().map(|p| OsText::from(p.as_os_str())).collect();
     let _job = spec.write(work)?;

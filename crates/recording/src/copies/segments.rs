@@ -85,11 +85,11 @@ impl SegmentPartition {
             copies.push(0);
         }
         let partition = SegmentPartition { set, owners, copies, counted_by_all };
-        partition.log_division(loads.into_iter().max().unwrap_or(0), small.iter().chain(&divided));
+        partition.log_division_of_functions(loads.into_iter().max().unwrap_or(0), small.iter().chain(&divided));
         Ok(partition)
     }
 
-    fn log_division<'a>(&self, largest: u64, functions: impl Iterator<Item = &'a DividedFunction> + Clone) {
+    fn log_division_of_functions<'a>(&self, largest: u64, functions: impl Iterator<Item = &'a DividedFunction> + Clone) {
         let all = functions.clone().fold(0u64, |sum, function| sum.saturating_add(function.execution_count()));
         let divided = self.divided_functions().count() as u128;
         log::info!(

@@ -106,7 +106,7 @@ pub fn record_with_partition<P: CopyPartition>(
         spec.environment.retain(|(name, _)| P::VARIABLES.iter().all(|(own, _)| name.to_os() != *own));
         spec.environment.extend(P::VARIABLES.iter().map(|(name, value)| (OsStr::new(name).into(), OsStr::new(value).into())));
         let programs = build_copies(&partition.settings(context)?, &program, work.path(), context)?;
-        heap::align_heaps(&programs, &program)?;
+        heap::extend_segments_to_align_heaps(&programs, &program)?;
         spec.programs = programs.iter().map(|p| OsText::from(p.as_os_str())).collect();
         let _job = spec.write(work.path())?;
         run_and_merge(job, &program, (&runner, work.path()), (&partition, programs.len())).context(CopiesFailedError)

@@ -62,7 +62,7 @@ pub fn run_worker(folder: &Path, copy: usize, result: &Path, context: &Recording
     let outcome = if spec.ignore_output {
         CopyOutcome { ending, output: String::new(), error_output: String::new() }
     } else {
-        CopyOutcome { ending, output: hash_file(&out)?, error_output: hash_file(&err)? }
+        CopyOutcome { ending, output: hash_file_content(&out)?, error_output: hash_file_content(&err)? }
     };
     fs::rename(&out, copy_file(folder, "out", copy))?;
     fs::rename(&err, copy_file(folder, "err", copy))?;
@@ -148,6 +148,6 @@ fn disable_address_randomisation(fixed: bool) -> bool {
     personality::get().is_ok_and(|now| personality::set(set(now)).is_ok()) && fixed
 }
 
-fn hash_file(path: &Path) -> Result<String> {
+fn hash_file_content(path: &Path) -> Result<String> {
     Ok(Identity::from_content(&fs::read(path).with_context(|| format!("cannot read {}", path.display()))?).to_string())
 }

@@ -19,7 +19,7 @@ use trodden_profile::CountedPath;
 use trodden_unit::experiment::Spelling;
 use trodden_unit::{EdgeKind, SourcePosition};
 
-const MAX_LINES: u32 = 4000;
+const MAX_LINES_PER_FUNCTION: u32 = 4000;
 
 /// Returns each function's details as escaped JSON; `None` if the function was not executed or the page's size budget is spent.
 pub fn render_function_details(view: &ProfileView, sources: &SourceCache, options: &HtmlOptions) -> Vec<Option<String>> {
@@ -188,7 +188,7 @@ impl<'v, 'a> FunctionDetailsWriter<'v, 'a> {
     fn source(&self, view: &ProfileView) -> Value {
         let Some(range) = &self.range else { return Value::Null };
         let Some(text) = self.sources.file(&range.file) else { return json!({ "file": range.file, "missing": true }) };
-        let last = range.last.min(range.first.saturating_add(MAX_LINES));
+        let last = range.last.min(range.first.saturating_add(MAX_LINES_PER_FUNCTION));
         let counts = LineCounts::from_functions([self.function]);
         let lines = (range.first..=last).map(|l| json!([text.line(l).unwrap_or(""), view.line(&counts, &range.file, l).map(number)]));
         json!({ "file": range.file, "first": range.first, "lines": lines.collect::<Vec<_>>(), "cut": last < range.last })

@@ -17,7 +17,7 @@ use trodden_profile::stream::{CallNesting, CallStackDepth, FunctionIndex, LiveTh
 use trodden_unit::{EdgeKind, FunctionMap, SourcePosition, UnitMap};
 
 /// Maximum number of paths to the stopped instruction. If there are more, none is reported.
-const MAX_PATHS: usize = 256;
+const MAX_LISTED_UNFINISHED_PATHS: usize = 256;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UnfinishedPathReport {
@@ -105,7 +105,7 @@ fn find_paths(function: &FunctionMap, begun: &[Node], ends: &BTreeSet<Node>) -> 
     let mut tried = 0;
     while let Some(path) = open.pop() {
         tried += 1;
-        if tried > MAX_PATHS * function.blocks.len().max(1) || found.len() > MAX_PATHS {
+        if tried > MAX_LISTED_UNFINISHED_PATHS * function.blocks.len().max(1) || found.len() > MAX_LISTED_UNFINISHED_PATHS {
             return None;
         }
         let last = *path.last()?;

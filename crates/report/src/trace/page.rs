@@ -25,8 +25,8 @@ const MAX_CALLS_ON_PAGE: usize = 100_000;
 /// Maximum number of steps in the page. A step is a block, or the start or end of a call. Longer traces are not shown block by block.
 const MAX_STEPS_ON_PAGE: u64 = 600_000;
 /// Maximum number of instructions in the page. The instructions of the least executed functions are omitted.
-const MAX_INSTRUCTIONS: usize = 60_000;
-const MAX_LINES: usize = 30_000;
+const MAX_INSTRUCTIONS_ON_PAGE: usize = 60_000;
+const MAX_SOURCE_LINES_ON_PAGE: usize = 30_000;
 const CONTEXT_LINES: u32 = 3;
 /// The step that starts a call. Non-negative steps are block numbers.
 const CALL_BEGIN_STEP: i64 = -1;
@@ -235,7 +235,7 @@ fn collect_machine_code(trace: &TraceFile, files: &Result<TracedFiles>, executed
     }
     let mut order: Vec<&(u64, Vec<u32>)> = of_functions.values().filter(|(times, _)| *times > 0).collect();
     order.sort_by_key(|(times, _)| std::cmp::Reverse(*times));
-    let (mut code, mut remaining) = (BTreeMap::new(), MAX_INSTRUCTIONS);
+    let (mut code, mut remaining) = (BTreeMap::new(), MAX_INSTRUCTIONS_ON_PAGE);
     let mut without = 0;
     for (_, blocks) in order {
         let texts: Vec<(u32, Vec<String>)> = blocks.iter().map(|b| (*b, disassemble(files, trace, TraceBlock(*b)))).collect();
@@ -276,7 +276,7 @@ fn source_json(trace: &TraceFile, sources: &SourceProvider, executed: &[u64]) ->
             near.entry(*file).or_default().extend(line.saturating_sub(CONTEXT_LINES).max(1)..=line.saturating_add(CONTEXT_LINES));
         }
     }
-    let mut remaining = MAX_LINES;
+    let mut remaining = MAX_SOURCE_LINES_ON_PAGE;
     let mut shown = serde_json::Map::new();
     for (file, near) in near {
         let text = sources(&about.files[file as usize]);

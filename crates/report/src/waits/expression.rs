@@ -12,7 +12,7 @@ use trodden_waits::{ExpandedWait, LocationState, PathPart, Representative, Step,
 use trodden_waits_file::import::SLICE_CALL;
 use trodden_waits_file::summary::WaitSummary;
 
-const MAX_TERMS: usize = 12;
+const MAX_TERMS_PER_FORMULA: usize = 12;
 
 /// A term's name, and its time in nanoseconds.
 type NamedTime = (String, i128);
@@ -131,14 +131,14 @@ impl<'a> ExpressionNames<'a> {
     fn new(summary: &'a WaitSummary) -> ExpressionNames<'a> {
         let mut waits = BTreeMap::new();
         for wait in &summary.replayed.outcome.expanded {
-            *waits.entry(call_name(summary, wait.site)).or_default() += 1;
+            *waits.entry(name_of_call_site(summary, wait.site)).or_default() += 1;
         }
         ExpressionNames { summary, waits }
     }
 
     /// Returns the name of a wait's call. If several waits have this name, the wait's number is appended.
     fn wait_name(&self, number: usize) -> String {
-        let name = call_name(self.summary, self.summary.replayed.outcome.expanded[number].site);
+        let name = name_of_call_site(self.summary, self.summary.replayed.outcome.expanded[number].site);
         if self.waits[&name] > 1 { format!("{name} [wait {}]", number + 1) } else { name }
     }
 
@@ -198,17 +198,17 @@ impl<'a> ExpressionNames<'a> {
     }
 }
 
-fn call_name(summary: &WaitSummary, site: trodden_waits::CodeId) -> String {
+fn name_of_call_site(summary: &WaitSummary, site: trodden_waits::CodeId) -> String {
     let code = summary.code(site);
     // A slice of an imported trace is not a call, so the function's name is used.
     code.call.filter(|call| *call != SLICE_CALL).map_or_else(|| escape::escape_line(code.function()), str::to_owned)
 }
 
 /// Formats a path as a sum, or as 0 if it is empty. The sum is in brackets if it has several terms or starts with a minus. Terms beyond
-/// [`MAX_TERMS`] are not listed but counted.
+/// [`MAX_TERMS_PER_FORMULA`] are not listed but counted.
 fn format_sum(terms: &[NamedTime], word: impl Fn(&NamedTime) -> String) -> String {
     let mut sum = String::new();
-    for (index, term) in terms.iter().take(MAX_TERMS).enumerate() {
+    for (index, term) in terms.iter().take(MAX_TERMS_PER_FORMULA).enumerate() {
         let sign = match (index, term.1 < 0) {
             (0, false) => "",
             (0, true) => "-",
@@ -218,8 +218,8 @@ fn format_sum(terms: &[NamedTime], word: impl Fn(&NamedTime) -> String) -> Strin
         sum += sign;
         sum += &word(term);
     }
-    if terms.len() > MAX_TERMS {
-        sum += &format!(" + {} more", terms.len() - MAX_TERMS);
+    if terms.len() > MAX_TERMS_PER_FORMULA {
+        sum += &format!(" + {} more", terms.len() - MAX_TERMS_PER_FORMULA);
     }
     match terms {
         [] => "0".into(),

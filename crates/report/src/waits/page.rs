@@ -12,7 +12,7 @@ const PAGE_TEMPLATE: &str = include_str!("page/page.html");
 const STYLE_SHEET: &str = include_str!("page/page.css");
 const PAGE_SCRIPT: &str = include_str!("page/page.js");
 const CONTEXT_LINES: u32 = 8;
-const MAX_LINES: usize = 4000;
+const MAX_SOURCE_LINES_ON_PAGE: usize = 4000;
 
 /// Writes the page.
 pub fn page(summary: &WaitSummary, title: &str, sources: &SourceProvider) -> String {
@@ -48,7 +48,7 @@ fn source_json(summary: &WaitSummary, sources: &SourceProvider) -> Value {
     for (file, line, ns) in &summary.lines {
         *files.entry(file).or_default().entry(*line).or_default() += ns;
     }
-    let mut remaining = MAX_LINES;
+    let mut remaining = MAX_SOURCE_LINES_ON_PAGE;
     let mut shown = Vec::new();
     for (file, lines) in files {
         let Some(text) = sources(file) else {

@@ -21,7 +21,7 @@ use trodden_analysis::field::maps::UnitMaps;
 use trodden_analysis::field::{FieldReport, hash_user};
 use trodden_analysis::residual::{KnownPathInput, find_inputs};
 use trodden_analysis::untested::UntestedPathRecorder;
-use trodden_profile::copies::{PartitionedProgram, is_copy};
+use trodden_profile::copies::{PartitionedProgram, is_image_of_copy};
 use trodden_profile::{BuildPolicy, Profile, ProfileMerger, Run, raw_files};
 use trodden_recording::copies::CopyContext;
 use trodden_recording::copies::distribute::{self, DistributedCopiesOptions};
@@ -102,7 +102,7 @@ fn merge_untested_counts(job: &FleetPackArguments) -> Result<Profile> {
         let Some((label, mut profile)) = input.read(&new_run_metadata(), &folders)? else { continue };
         known.add_from_builds(&profile, &folders)?;
         sightings.add(0, &mut profile, &known.paths)?;
-        of_copies |= profile.images.iter().any(is_copy);
+        of_copies |= profile.images.iter().any(is_image_of_copy);
         merger.add(&label.words, profile)?;
         read += 1;
     }
@@ -111,7 +111,7 @@ fn merge_untested_counts(job: &FleetPackArguments) -> Result<Profile> {
     }
     let mut profile = merger.into_merged_profile().context("none of the profiles could be read")?;
     match of_copies {
-        true => profile.images.retain(is_copy),
+        true => profile.images.retain(is_image_of_copy),
         false => known.check_known_paths_apply(&profile, &folders)?,
     }
     Ok(profile)
