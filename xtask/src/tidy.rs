@@ -224,7 +224,7 @@ fn check_rust(file: &str, text: &str) -> Vec<String> {
 }
 
 fn check_crates() -> Result<Vec<String>> {
-    let metadata = steps::output(steps::cargo().args(["metadata", "--no-deps", "--format-version=1", "--offline"]))?;
+    let metadata = steps::output(steps::cargo_command().args(["metadata", "--no-deps", "--format-version=1", "--offline"]))?;
     let metadata: Value = serde_json::from_str(&metadata).context("cannot parse the output of `cargo metadata`")?;
     let map = std::fs::read_to_string(steps::checkout_root().join("ARCHITECTURE.md")).context("cannot read ARCHITECTURE.md")?;
     let rooms = parse_rooms(&map);

@@ -152,7 +152,7 @@ fn profiles_with_outcomes(job: &ComparedRuns) -> Result<Vec<(PathBuf, Option<boo
     let mut all = Vec::new();
     for (wanted, failed) in [(job.runs, None), (job.failing, Some(true)), (job.passing, Some(false))] {
         for name in wanted {
-            all.extend(named::profile_files(name)?.into_iter().map(|file| (file, failed)));
+            all.extend(named::list_profile_files(name)?.into_iter().map(|file| (file, failed)));
         }
     }
     // A stated outcome takes precedence, so it is sorted first.

@@ -19,7 +19,7 @@ use trodden_unit::{FunctionKey, IterationSet};
 /// set, because a program that counts the set may find paths in them. Fails if the run has no stream, or if no path over `iterations`
 /// iterations was executed.
 pub fn iteration_set_of_run(iterations: u32, wanted: &str, folders: &Folders) -> Result<IterationSet> {
-    let logs = match streams::logs_of_copies(wanted) {
+    let logs = match streams::list_logs_of_copies(wanted) {
         Ok(Some(copies)) => copies.concat(),
         _ => find_logs(wanted)?,
     };

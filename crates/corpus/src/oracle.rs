@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// Builds trodden and its oracles. Returns the path of `trodden-oracle`.
 pub fn build_oracle() -> Result<PathBuf> {
     let release = build_trodden()?;
-    steps::run(steps::cargo().args(["build", "--release", "--package", "trodden-oracle"]))?;
+    steps::run(steps::cargo_command().args(["build", "--release", "--package", "trodden-oracle"]))?;
     Ok(release.join("trodden-oracle"))
 }
 

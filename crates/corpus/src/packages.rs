@@ -149,7 +149,7 @@ pub fn ensure_packages(packages: &[String]) -> Result<()> {
 }
 
 /// Returns true if `packages` is not empty and apt could install all of them.
-pub fn are_offered(packages: &[String]) -> bool {
+pub fn are_packages_offered(packages: &[String]) -> bool {
     let offers = |package: &String| {
         let shown = Command::new("apt-cache").args(["policy", package]).output();
         shown.is_ok_and(|out| parse_candidate_version(&String::from_utf8_lossy(&out.stdout)).is_some())

@@ -132,7 +132,7 @@ impl CorpusVariant {
             return Ok(());
         }
         let packages: Vec<String> = self.kind.packages.iter().map(|p| (*p).to_owned()).collect();
-        if !packages::are_offered(&packages) {
+        if !packages::are_packages_offered(&packages) {
             bail!(
                 "{tool} is not installed, and this system's package manager does not offer it. Install {tool} by hand (on Debian: \
                  package {})",

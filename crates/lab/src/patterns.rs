@@ -75,7 +75,7 @@ fn count_iterations(job: &PatternsArguments, kind: InputKind) -> Result<()> {
 
 /// Lists the paths over iterations that the program itself counted. Returns `None` if it counted something else.
 fn list_counted_iterations(job: &PatternsArguments, top: usize) -> Result<Option<IterationDocument>> {
-    let counted = counted_iterations(&named::load(require_utf8_name(&job.file)?)?);
+    let counted = counted_iterations(&named::load_profile(require_utf8_name(&job.file)?)?);
     if counted.is_empty() {
         return Ok(None);
     }

@@ -26,7 +26,7 @@ const BOUNDED_PLAN_NAME: &str = "bounded";
 pub fn run(job: &cli::PlanArguments) -> Result<ExitCode> {
     let program = CopiedProgram::read(&job.program, folders().units.as_ref())?;
     let units = program.units();
-    let profile = job.profile.as_deref().map(named::load).transpose()?;
+    let profile = job.profile.as_deref().map(named::load_profile).transpose()?;
     let by = |profile: &String| format!("{}, with the profile {profile}", job.program.display());
     let mut procedures = procedures::procedures(units, profile.as_ref())
         .with_context(|| job.profile.as_ref().map_or_else(|| job.program.display().to_string(), by))?;

@@ -23,7 +23,7 @@ use trodden_launch::process::cannot_run;
 use trodden_profile::merge::{BuildPolicy, merge_files};
 use trodden_profile::{CollectProblem, Run, RunStore, SamplingSwitch, collect, raw_files};
 use trodden_sequence::CompressionMethod;
-use trodden_stored::place::{LOG_EXTENSION, STREAM_EXTENSION, files_with_extension, move_logs};
+use trodden_stored::place::{LOG_EXTENSION, STREAM_EXTENSION, files_with_extension, move_logs_to_folder};
 use trodden_text::words::{plural, quote_for_shell};
 use trodden_trace::command::{self as tracer, ActiveRun, RunKind};
 use trodden_trace::{Follow, ProcessEvent, ProgramId, ProgramStart, StartedProgram, TraceError, follow};
@@ -209,7 +209,7 @@ impl ProgramRecorder {
         // A process that is killed while it starts leaves a file without images.
         if !collected.profile.images.is_empty() {
             let entry = self.store.add_run(&collected.profile)?;
-            move_logs(&logs, &self.store.streams(entry.number))?;
+            move_logs_to_folder(&logs, &self.store.streams(entry.number))?;
             self.logs += logs.len();
             self.stored.push(entry.profile);
         }

@@ -36,7 +36,7 @@ pub struct CallerCounts {
 /// Finds the callers in a run. Returns `None` if the run has neither streams nor counted segments, and also, with a warning, if its streams
 /// cannot be read or are too long.
 pub fn find_callers(wanted: &str, profile: &Profile, folders: &Folders) -> Option<CallerCounts> {
-    let observed = match streams::logs_of_run(wanted) {
+    let observed = match streams::list_logs_of_run(wanted) {
         Some(logs) => match read_segments_from_streams(wanted, &logs, folders) {
             Ok(observed) => observed?,
             Err(error) => {

@@ -66,13 +66,13 @@ impl InputKind {
     /// Detects the kind of a file, a folder, a run or a suite. Fails if nothing has this name, or if the kind is unknown.
     pub fn detect(wanted: &Path) -> Result<InputKind> {
         // A suite may have the same name as a folder, such as `tests`.
-        let is_run = |text: &str| named::profile_files(text).is_ok();
+        let is_run = |text: &str| named::list_profile_files(text).is_ok();
         if wanted.is_dir() && wanted.to_str().is_some_and(is_run) {
             return Ok(InputKind::Profile);
         }
         match (InputKind::detect_file(wanted)?, wanted.to_str()) {
             (Some(kind), _) => Ok(kind),
-            (None, Some(text)) if !wanted.exists() => named::profile_files(text).map(|_| InputKind::Profile),
+            (None, Some(text)) if !wanted.exists() => named::list_profile_files(text).map(|_| InputKind::Profile),
             (None, _) => Err(InputKind::unknown_kind_error(wanted)),
         }
     }

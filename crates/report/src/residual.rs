@@ -429,7 +429,8 @@ pub fn render_hot_paths(view: &ProfileView, hot: &[KnownHotPath], share: f64, op
             (f.name.short.clone(), outline.unwrap_or_default())
         });
         let name = page.paint(paint::NAME, &name);
-        let numbers = (align_right(&(at + 1).to_string(), 6), align_right(&rank, 6), align_right(&words::brief(path.field), 8));
+        let numbers =
+            (align_right(&(at + 1).to_string(), 6), align_right(&rank, 6), align_right(&words::format_brief_count(path.field), 8));
         out.push_str(&format!("{}  {}  {}  {name} {} {lines}\n", numbers.0, numbers.1, numbers.2, path.path));
     }
     out

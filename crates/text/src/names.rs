@@ -167,14 +167,14 @@ fn special_token<'a>(rest: &'a str, before: &str) -> Option<&'a str> {
 /// Shortens `<alloc::vec::Vec<u8> as core::ops::drop::Drop>::drop` to `<Vec as Drop>::drop`.
 fn shorten_rust_name(full: &str) -> String {
     let Some(inner) = full.strip_prefix('<') else { return strip_generics(full) };
-    let Some(end) = closing_bracket(inner) else { return full.to_string() };
+    let Some(end) = find_closing_bracket(inner) else { return full.to_string() };
     let (head, tail) = (&inner[..end], &inner[end + 1..]);
     let components: Vec<String> = head.split(" as ").map(|part| last_component(&strip_generics(part))).collect();
     format!("<{}>{}", components.join(" as "), strip_generics(tail))
 }
 
 /// Returns the index of the `>` that closes a `<` immediately before `text`.
-fn closing_bracket(text: &str) -> Option<usize> {
+fn find_closing_bracket(text: &str) -> Option<usize> {
     let mut depth = 1usize;
     let mut before = ' ';
     for (at, c) in text.char_indices() {

@@ -53,7 +53,7 @@ pub fn run(options: &DistOptions, made: &BuiltPackages) -> Result<()> {
     }
     // This takes longest.
     steps::log_headline("Crates: compiled from what would be published");
-    steps::run(steps::cargo().args(["package", "--locked", "--workspace"]))
+    steps::run(steps::cargo_command().args(["package", "--locked", "--workspace"]))
 }
 
 /// Returns the path of the tar file in which the minimal system of a Debian release is saved for later checks.

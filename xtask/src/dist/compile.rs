@@ -46,7 +46,7 @@ pub fn run() -> Result<()> {
         let each = machine_folders.iter().zip(&names).map(|(place, name)| format!("{option}{}={name}", place.display()));
         each.collect::<Vec<_>>().join(separator)
     };
-    let mut cargo = steps::cargo();
+    let mut cargo = steps::cargo_command();
     // The feature `bundled` links SQLite and zstd statically, so that the programs do not depend on a distribution's versions of them.
     cargo
         .args(["build", "--locked", "--profile", "dist", "--no-default-features", "--features", "trodden/bundled"])

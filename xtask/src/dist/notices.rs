@@ -65,7 +65,7 @@ pub fn render_bill_of_materials(version: &str) -> Result<String> {
 }
 
 fn list_crates() -> Result<BTreeSet<ThirdPartyCrate>> {
-    let mut cargo = steps::cargo();
+    let mut cargo = steps::cargo_command();
     cargo.args(["metadata", "--locked", "--format-version=1", "--filter-platform=x86_64-unknown-linux-gnu"]);
     let metadata: Value = serde_json::from_str(&steps::output(&mut cargo)?).context("cannot parse the output of `cargo metadata`")?;
     let of = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();

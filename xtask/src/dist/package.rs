@@ -37,7 +37,7 @@ pub fn make_debian_package(work: &Path, output: &Path, seconds: &str) -> Result<
     tree::write_file(&folder.join("src/lib.rs"), b"", 0o644)?;
     tree::write_file(&folder.join("Cargo.toml"), render_manifest(&folder)?.as_bytes(), 0o644)?;
     let file = output.join(format!("trodden_{PACKAGE_VERSION}_amd64.deb"));
-    let mut pack = steps::cargo();
+    let mut pack = steps::cargo_command();
     pack.args(["deb", "--no-build", "--no-strip", "--offline", "--manifest-path"]).arg(folder.join("Cargo.toml"));
     steps::run(pack.arg("--output").arg(&file).env("SOURCE_DATE_EPOCH", seconds))?;
     Ok(file)
@@ -45,7 +45,7 @@ pub fn make_debian_package(work: &Path, output: &Path, seconds: &str) -> Result<
 
 fn install_cargo_deb() -> Result<()> {
     let is_installed = Command::new("cargo").args(["deb", "--version"]).output().is_ok_and(|output| output.status.success());
-    if is_installed { Ok(()) } else { steps::run(steps::cargo().args(["install", "--locked", "cargo-deb"])) }
+    if is_installed { Ok(()) } else { steps::run(steps::cargo_command().args(["install", "--locked", "cargo-deb"])) }
 }
 
 /// Returns the manifest of a cargo package. cargo-deb makes it a Debian package that contains the files in `folder`/usr.

@@ -45,7 +45,7 @@ impl ObservedSegments {
         if !logs.is_empty() {
             return from_logs(&logs, depth, folders).map(Some);
         }
-        let profile = stored::load(wanted)?;
+        let profile = stored::load_profile(wanted)?;
         Ok(profile.images.iter().any(segments::counts_segments).then(|| ObservedSegments::from_profile(profile)))
     }
 

@@ -25,7 +25,7 @@ type SegmentRows<'a> = Vec<(&'a ImageProfile, Segment, u64)>;
 pub fn requested_segments(depth: usize, only: &[String], wanted: &str, folders: &Folders) -> Result<SegmentSet> {
     let (kind, rest) = wanted.split_once(':').unwrap_or(("", wanted));
     let set = match kind {
-        "calls" => segments_after_reached_calls(&named::load(rest)?)?,
+        "calls" => segments_after_reached_calls(&named::load_profile(rest)?)?,
         "top" | "share" => {
             let (number, run) = rest.split_once(':').unwrap_or((rest, LAST_RUN_NAME));
             let observed = ObservedSegments::load(run, depth, folders)?;
@@ -123,7 +123,7 @@ fn segment_set_from_rows(rows: &SegmentRows, run: &str) -> SegmentSet {
 
 /// Adds the execution counts of edges, if the run has a profile.
 fn add_edge_counts(builder: &mut SegmentSetBuilder, run: &str) {
-    let Ok(profile) = named::load(run) else { return };
+    let Ok(profile) = named::load_profile(run) else { return };
     let Ok(known) = profile.known_paths() else { return };
     // For a function whose events were streamed, the set refers to the graph of these events, whereas execution counts refer to the
     // function's own graph.

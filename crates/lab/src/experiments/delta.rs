@@ -90,7 +90,7 @@ pub fn run(options: &DeltaOptions) -> Result<()> {
 }
 
 fn measure_program(corpus: &Corpus, program: &str, options: &DeltaOptions, oracle: &Path) -> Result<Vec<DeltaRow>> {
-    let stored = steps::process_file("delta", "trodden");
+    let stored = steps::path_for_process("delta", "trodden");
     InterestingBuilds::prepare(corpus, program, options.input)?.run_in_tables(corpus, &stored)?;
     let limits = ["--limit-ms".to_owned(), options.limit_ms.to_string(), "--total-s".to_owned(), options.total_s.to_string()];
     let output = steps::output(Command::new(oracle).arg("delta").arg(&stored).args(limits));

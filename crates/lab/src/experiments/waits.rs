@@ -37,7 +37,7 @@ struct WaitsBench<'a> {
 pub fn run(options: &WaitsOptions) -> Result<()> {
     packages::ensure_packages_for(PackagePurpose::Waits)?;
     ensure!(options.repeat > 0 && options.iterations > 0, "--iterations and --repeat must be at least 1");
-    let mut build = steps::cargo();
+    let mut build = steps::cargo_command();
     build.args(["build", "--release", "--package", "trodden", "--package", "trodden-waits-recorder", "--package", "trodden-waits"]);
     steps::run(build.args(["--example", "throughput", "--bins", "--lib"]))?;
     let folder = steps::target_folder().join("bench/waits");

@@ -82,7 +82,7 @@ enum LoopCodePlace {
 pub fn run(job: &LoopsArguments, color: Color) -> Result<ExitCode> {
     let bytes = fs::read(&job.program).with_context(|| format!("cannot read {}", job.program.display()))?;
     let image = InstrumentedImage::read(&bytes).with_context(|| job.program.display().to_string())?;
-    let profile = named::load(&job.profile)?;
+    let profile = named::load_profile(&job.profile)?;
     let counted = image_profile(&profile, &image, job)?;
     // Tested paths run code that counts nothing, so the loops' iterations do not follow from the counts.
     if counted.units.iter().any(|unit| unit.map.experiment.is_residual()) {

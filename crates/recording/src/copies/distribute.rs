@@ -86,7 +86,7 @@ fn write_copies_to_folder(
 
 fn plan_distributed_partition(job: &DistributedCopiesOptions, program: &CopiedProgram) -> Result<PartitionPlan> {
     let units = program.units();
-    let profile = job.profile.map(named::load).transpose()?;
+    let profile = job.profile.map(named::load_profile).transpose()?;
     let by = |profile: &str| format!("cannot base the partition of {} on the profile {profile}", job.program.display());
     let mut measured =
         procedures(units, profile.as_ref()).with_context(|| job.profile.map_or_else(|| job.program.display().to_string(), by))?;

@@ -20,7 +20,7 @@ use std::path::Path;
 use trodden_driver::experiment;
 use trodden_profile::private;
 use trodden_profile::{ImageProfile, Profile};
-use trodden_stored::place::{LOG_EXTENSION, files_with_extension, folder_of_copy, move_logs, streams_folder_of};
+use trodden_stored::place::{LOG_EXTENSION, files_with_extension, folder_of_copy, move_logs_to_folder, streams_folder_of};
 use trodden_text::words::{plural, quote_for_shell};
 use trodden_unit::experiment::{ExperimentScheme, Observe};
 use trodden_unit::{FunctionMap, InstrumentedImage, KnownPaths, Settings, UnitMap};
@@ -115,7 +115,7 @@ impl CopyPartition for IterationPartition {
         for copy in 0..self.copies.len() {
             let own = folder_of_copy(&streams, copy);
             private::create_folder(&own).with_context(|| format!("cannot create the folder {}", own.display()))?;
-            move_logs(&files_with_extension(&copy_file(work, "logs", copy), LOG_EXTENSION)?, &own)?;
+            move_logs_to_folder(&files_with_extension(&copy_file(work, "logs", copy), LOG_EXTENSION)?, &own)?;
         }
         let shown = run.map_or_else(|| streams.display().to_string(), |run| run.to_string());
         log::info!("show paths across iterations with `trodden-lab patterns iterations {}`", quote_for_shell(&shown));

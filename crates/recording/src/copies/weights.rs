@@ -40,7 +40,7 @@ pub fn find_frequencies(
 ) -> Result<Option<PartitionProfile>> {
     let options = &job.options;
     if let Some(name) = &options.weights {
-        return Ok(Some(PartitionProfile { profile: named::load(name)?, same_input: false }));
+        return Ok(Some(PartitionProfile { profile: named::load_profile(name)?, same_input: false }));
     }
     if options.strategy != PartitionStrategy::Weighted {
         return Ok(None);

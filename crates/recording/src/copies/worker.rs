@@ -20,7 +20,7 @@ use trodden_profile::copies::CopyTimes;
 use trodden_profile::stream::StreamDrainTotals;
 use trodden_profile::{Run, collect, raw_files};
 use trodden_sequence::CompressionMethod;
-use trodden_stored::place::{LOG_EXTENSION, files_with_extension, move_logs};
+use trodden_stored::place::{LOG_EXTENSION, files_with_extension, move_logs_to_folder};
 use trodden_unit::Identity;
 use trodden_wire::OUTPUT_VARIABLE;
 use trodden_wire::stream::{DEFAULT_REGIONS, MAX_WAIT_LIMIT_MS, STREAM_VARIABLE};
@@ -84,7 +84,7 @@ fn keep_streams_of_copy(run_folders: &RunFolders, folder: &Path, copy: usize) ->
         fs::remove_dir_all(&kept).with_context(|| format!("cannot remove {}", kept.display()))?;
     }
     fs::create_dir(&kept).with_context(|| format!("cannot create the folder {}", kept.display()))?;
-    move_logs(&logs, &kept)
+    move_logs_to_folder(&logs, &kept)
 }
 
 struct RunFolders {

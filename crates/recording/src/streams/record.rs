@@ -22,7 +22,7 @@ use trodden_launch::process::wait_forwarding;
 use trodden_profile::stream::{LiveStream, StreamDrain, StreamDrainTotals, StreamLog, count_counter_increments, is_stream_file, write_raw};
 use trodden_profile::{ProcessEnding, Run, collect as collect_profile, is_raw_file, raw_files};
 use trodden_sequence::CompressionMethod;
-use trodden_stored::place::{self, LOG_EXTENSION, STREAM_EXTENSION, files_with_extension, move_logs, streams_folder_of};
+use trodden_stored::place::{self, LOG_EXTENSION, STREAM_EXTENSION, files_with_extension, move_logs_to_folder, streams_folder_of};
 use trodden_text::words::{count, plural, quote_for_shell};
 use trodden_wire::stream::STREAM_VARIABLE;
 use trodden_wire::{LostReason, LostThreads, OUTPUT_VARIABLE};
@@ -166,7 +166,7 @@ fn store_logs(what: &RecordedCommand, run: Run, folder: &Path, drained: &StreamD
         (Some(run), _) => context.run_store()?.streams(run),
         (None, output) => streams_folder_of(&output.clone().unwrap_or_default()),
     };
-    move_logs(&logs, &streams)?;
+    move_logs_to_folder(&logs, &streams)?;
     log::info!(
         "recorded {} in {} of {} bytes ({}); `trodden info {}` shows details",
         plural(drained.events.into(), "event", "events"),
@@ -226,7 +226,7 @@ pub fn import_leftover_streams(given: &[PathBuf], destination: &ProfileDestinati
         (Some(run), _) => context.run_store()?.streams(run),
         (None, output) => streams_folder_of(&output.clone().unwrap_or_default()),
     };
-    move_logs(&files_with_extension(folder.path(), LOG_EXTENSION)?, &target)?;
+    move_logs_to_folder(&files_with_extension(folder.path(), LOG_EXTENSION)?, &target)?;
     ensure!(lossy == 0, "the streams of {} are incomplete, because events were lost", plural(lossy.into(), "thread", "threads"));
     delivered.check_nothing_was_lost()
 }

@@ -43,7 +43,7 @@ pub struct BusiestThread {
 /// Loads the sequence of the thread with the most events. Returns `None` if the run has no streams, and also, with a warning, if they
 /// cannot be read.
 pub fn load_busiest_thread(wanted: &str, folders: &Folders) -> Option<BusiestThread> {
-    let logs = kept::logs_of_run(wanted)?;
+    let logs = kept::list_logs_of_run(wanted)?;
     let beside = streams_folder_of(Path::new(wanted)).to_string_lossy().into_owned();
     match open_busiest_thread(if Path::new(wanted).exists() { &beside } else { wanted }, &logs, folders) {
         Ok(sequence) => sequence,

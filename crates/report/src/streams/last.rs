@@ -92,7 +92,7 @@ impl LastEventsReport {
         let mut streams = Vec::new();
         for path in request.files {
             match path.is_dir() {
-                true => streams.extend(kept::stream_files_in(path)?),
+                true => streams.extend(kept::list_stream_files_in(path)?),
                 false => streams.push(path.clone()),
             }
         }

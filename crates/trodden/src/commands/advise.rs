@@ -23,7 +23,7 @@ use trodden_unit::{Identity, UnitMap};
 
 pub fn run(job: &AdviseArguments, color: Color) -> Result<ExitCode> {
     let selection = build_advice_selection(job)?;
-    let profile = named::load(&job.profile)?;
+    let profile = named::load_profile(&job.profile)?;
     let view = ProfileView::from_profile(&profile);
     let provider = rust_sources::read_project_or_toolchain_source(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);

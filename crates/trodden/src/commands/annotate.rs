@@ -13,7 +13,7 @@ use trodden_report::{PathMeasure, SourceCache, json};
 use trodden_stored::named;
 
 pub fn run(job: &AnnotateArguments, color: Color) -> Result<ExitCode> {
-    let (profile, lost) = named::recover(&job.profile)?;
+    let (profile, lost) = named::recover_profile(&job.profile)?;
     let mut view = create_view(&profile);
     view.corrupt.extend(lost);
     let provider = read_project_or_toolchain_source(&source_folders(), &profile.run.directory);

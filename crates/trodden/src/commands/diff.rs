@@ -40,7 +40,7 @@ fn diff_profiles(job: &DiffArguments) -> Result<ExitCode> {
     let min_change = job.min_change.unwrap_or(0.0);
     ensure!((0.0..=100.0).contains(&min_change), "--min-change must be between 0 and 100 percentage points");
     let names = (require_utf8_name(&job.before)?, require_utf8_name(&job.after)?);
-    let (before, after) = (named::load(names.0)?, named::load(names.1)?);
+    let (before, after) = (named::load_profile(names.0)?, named::load_profile(names.1)?);
     let options = DiffOptions {
         across_builds: job.across_builds,
         min_function_share: min_change / 100.0,

@@ -96,7 +96,7 @@ fn reject_binary_output_to_terminal(job: &ExportArguments) -> Result<()> {
 fn export_profile(job: &ExportArguments) -> Result<ExitCode> {
     reject_options_of_other_formats(job)?;
     reject_binary_output_to_terminal(job)?;
-    let profile = named::load(require_utf8_name(&job.file)?)?;
+    let profile = named::load_profile(require_utf8_name(&job.file)?)?;
     let view = if job.format == ExportFormat::Html { create_view(&profile) } else { ProfileView::from_profile(&profile) };
     let provider = read_project_or_toolchain_source(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);

@@ -41,7 +41,7 @@ pub fn run(job: &FindArguments, color: Color) -> Result<ExitCode> {
 fn find_in_profile(job: &FindArguments, color: Color) -> Result<ExitCode> {
     InputKind::Profile.reject_options(&[("--thread", job.thread.is_some())])?;
     let expression: PathExpression = job.expression.parse()?;
-    let profile = named::load(require_utf8_name(&job.file)?)?;
+    let profile = named::load_profile(require_utf8_name(&job.file)?)?;
     let view = ProfileView::from_profile(&profile);
     let provider = rust_sources::read_project_or_toolchain_source(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);

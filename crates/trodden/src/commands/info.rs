@@ -19,7 +19,7 @@ use trodden_report::input_kind::{InputKind, require_utf8_name};
 use trodden_report::streams::StreamStatistics;
 use trodden_report::words::plural;
 use trodden_stored::named;
-use trodden_stored::streams::logs_of_run;
+use trodden_stored::streams::list_logs_of_run;
 use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::{ImageError, InstrumentedImage};
 
@@ -114,14 +114,14 @@ impl StorageLocations {
 }
 
 fn describe_profile(info: &InfoArguments, name: &str) -> Result<ExitCode> {
-    let files = named::profile_files(name)?;
+    let files = named::list_profile_files(name)?;
     let [file] = files.as_slice() else {
         bail!("`{name}` is a suite of {}, but one run is needed. Name one of its runs", plural(files.len() as u128, "run", "runs"))
     };
     let bytes = fs::metadata(file).with_context(|| format!("cannot read {}", file.display()))?.len();
     let recovered = Profile::recover(file)?;
     let summary = ProfileSummary::new(&recovered);
-    let streams = logs_of_run(name).map(|logs| StreamStatistics::of_logs(&logs, &folders())).transpose()?;
+    let streams = list_logs_of_run(name).map(|logs| StreamStatistics::of_logs(&logs, &folders())).transpose()?;
     if info.json {
         let mut document = serde_json::to_value(&summary)?;
         if let Some(streams) = streams {

@@ -17,7 +17,7 @@ const INCOMPLETE_MERGE_EXIT_STATUS: u8 = 1;
 pub fn run(job: &MergeArguments) -> Result<ExitCode> {
     let mut files: Vec<PathBuf> = Vec::new();
     for name in &job.profiles {
-        files.extend(named::profile_files(name)?);
+        files.extend(named::list_profile_files(name)?);
     }
     let mut seen = HashSet::new();
     if let Some(file) = files.iter().find(|file| !seen.insert(file.canonicalize().unwrap_or_else(|_| (*file).clone()))) {

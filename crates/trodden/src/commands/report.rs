@@ -35,7 +35,7 @@ pub fn run(job: &ReportArguments, color: Color) -> Result<ExitCode> {
 fn report_profile(job: &ReportArguments, color: Color) -> Result<ExitCode> {
     InputKind::Profile.reject_options(&[("--what-if", !job.what_if.is_empty()), ("--stream", job.stream.is_some())])?;
     let name = require_utf8_name(&job.file)?;
-    let (profile, lost) = named::recover(name)?;
+    let (profile, lost) = named::recover_profile(name)?;
     // Only the HTML page shows complete source files, and thus needs the counts of all lines.
     let mut view = if job.html.is_some() { create_view(&profile) } else { ProfileView::from_profile(&profile) };
     view.corrupt.extend(lost);

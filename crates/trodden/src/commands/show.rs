@@ -5,11 +5,11 @@ use crate::cli::ShowArguments;
 use anyhow::{Result, ensure};
 use std::process::ExitCode;
 use trodden_report::input_kind::InputKind;
-use trodden_stored::streams::newest_recording;
+use trodden_stored::streams::find_newest_flight_recording;
 
 /// Shows a run, a trace or flight recordings. The default is the newest recording.
 pub fn run(job: &ShowArguments) -> Result<ExitCode> {
-    let files = if job.files.is_empty() { vec![newest_recording()?] } else { job.files.clone() };
+    let files = if job.files.is_empty() { vec![find_newest_flight_recording()?] } else { job.files.clone() };
     let kinds = files.iter().map(|file| InputKind::detect(file)).collect::<Result<Vec<_>>>()?;
     if kinds.iter().all(|kind| *kind == InputKind::StreamFiles) {
         return stream::show_last_events(job, &files);

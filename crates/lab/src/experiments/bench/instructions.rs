@@ -34,7 +34,7 @@ impl InstructionCounter {
     }
 
     pub fn count_run(self, corpus: &Corpus, program: &str, variant: &CorpusVariant, input: CorpusInput) -> Result<u64> {
-        let log = steps::process_file("trodden-lab-instructions", "log");
+        let log = steps::path_for_process("trodden-lab-instructions", "log");
         let _ = std::fs::remove_file(&log);
         let runner = self.command_prefix(&log);
         match self {

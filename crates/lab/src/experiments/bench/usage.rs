@@ -45,7 +45,7 @@ pub fn measure_run(corpus: &Corpus, program: &str, variant: &CorpusVariant, inpu
 
 /// Calls `run` with a command prefix that measures each process. Returns the usage of all processes, and the result of `run`.
 pub fn run_measured<T>(run: impl FnOnce(&str) -> Result<T>) -> Result<(ProcessUsage, T)> {
-    let file = steps::process_file("trodden-lab-usage", "jsonl");
+    let file = steps::path_for_process("trodden-lab-usage", "jsonl");
     let _ = std::fs::remove_file(&file);
     let own = std::env::current_exe().context("cannot find the path of this program (is /proc mounted?)")?;
     let runner = format!("{} measure {}", own.display(), file.display());

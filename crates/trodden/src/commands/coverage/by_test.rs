@@ -14,7 +14,7 @@ pub fn run(job: &SuiteOrderArguments) -> Result<()> {
     reject_path_options(job)?;
     let include = job.functions.file.iter().map(|place| place.to_string_lossy().into_owned()).collect();
     let files = CoverageFileSelection { object: job.object.clone(), include, ..CoverageFileSelection::default() };
-    let runs = named::runs_of_suite(&job.suite)?;
+    let runs = named::list_runs_of_suite(&job.suite)?;
     let progress = ProgressMeter::new(runs.len(), "runs");
     let (mut tests, mut maps) = (SuiteCoverageBuilder::default(), UnitMapsByIdentity::new());
     let mut inexact = None;

@@ -19,7 +19,7 @@ pub fn run(job: &CoverageReportArguments, baseline: &str) -> Result<ExitCode> {
         "with --baseline, --fail-under accepts only `baseline`. Check percentages in a separate report"
     );
     let (name, files) = (&job.covered.profile, &job.covered.files);
-    let (before, after) = (named::load(baseline)?, named::load(name)?);
+    let (before, after) = (named::load_profile(baseline)?, named::load_profile(name)?);
     let mappings = [load_coverage_mapping(&before, files)?, load_coverage_mapping(&after, files)?];
     let (first, second) = (LineExecutions::from_mapping(&mappings[0])?, LineExecutions::from_mapping(&mappings[1])?);
     let difference = CoverageDifference::new(

@@ -10,7 +10,7 @@ use trodden_recording::copies::read_units;
 use trodden_report::DemangledName;
 use trodden_stored::known::read_known_paths;
 use trodden_stored::named::LAST_RUN_NAME;
-use trodden_stored::named::load;
+use trodden_stored::named::load_profile;
 use trodden_unit::{FunctionMap, KnownPaths, UnitMap};
 
 /// Returns those paths of a program that are in at least one of the sets. Fails if a set is malformed, its profile or file cannot be read,
@@ -77,7 +77,7 @@ fn resolve_path_set(set: &str, maps: &[&UnitMap]) -> Result<KnownPaths> {
 fn read_executed_paths(name: &str) -> Result<KnownPaths> {
     match read_known_paths(Path::new(name))? {
         Some(paths) => Ok(paths),
-        None => Ok(load(name)?.complete_paths()?),
+        None => Ok(load_profile(name)?.complete_paths()?),
     }
 }
 

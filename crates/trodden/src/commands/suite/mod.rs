@@ -66,7 +66,7 @@ fn list_suites(as_json: bool) -> Result<()> {
 
 /// Reads the runs of a suite. Keeps only the paths of the selected functions.
 fn load_suite(name: &str, functions: &SuiteFunctionSelection) -> Result<Suite> {
-    let runs = named::runs_of_suite(name)?;
+    let runs = named::list_runs_of_suite(name)?;
     let progress = ProgressMeter::new(runs.len(), "runs");
     let (mut suite, mut maps) = (Suite::default(), UnitMapsByIdentity::new());
     for entry in &runs {
