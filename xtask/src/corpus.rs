@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps::{self, build_trodden};
-use trodden_corpus::{Corpus, Input, Variant};
+use trodden_corpus::{Corpus, CorpusInput, CorpusVariant};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -26,11 +26,11 @@ pub struct CorpusOptions {
     #[arg(default_value = "all")]
     programs: Vec<String>,
     /// Variant to build the programs as.
-    #[arg(long, value_parser = Variant::parse, default_value = "trodden")]
-    variant: Variant,
+    #[arg(long, value_parser = CorpusVariant::parse, default_value = "trodden")]
+    variant: CorpusVariant,
     /// Input to run them on.
-    #[arg(long, value_enum, default_value_t = Input::Train)]
-    input: Input,
+    #[arg(long, value_enum, default_value_t = CorpusInput::Train)]
+    input: CorpusInput,
     /// Working folder [default: `corpus` in cargo's target folder, or `corpus-CLANG` if TRODDEN_CLANG is set]
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
@@ -74,7 +74,7 @@ pub fn corpus_in_target() -> Result<Corpus> {
 }
 
 /// Path to start this program again. It is valid even if a build has replaced the program's file.
-pub const OWN_PROGRAM: &str = "/proc/self/exe";
+pub const OWN_PROGRAM_PATH: &str = "/proc/self/exe";
 
 /// The corpus programs that `cargo xtask test` runs: gzip and Lua in C (gzip is configured by autoconf), and MiniSat in C++.
 const SUITE_PROGRAMS: [&str; 3] = ["gzip", "lua", "minisat"];
@@ -83,7 +83,7 @@ const SUITE_PROGRAMS: [&str; 3] = ["gzip", "lua", "minisat"];
 /// cannot be built or run, or if its output differs from that of its plain build.
 pub fn run_suite_programs(clang: Option<&str>) -> Result<()> {
     steps::log_headline(&format!("Programs of the corpus{}", clang.map(|clang| format!(" with {clang}")).unwrap_or_default()));
-    let mut run = Command::new(OWN_PROGRAM);
+    let mut run = Command::new(OWN_PROGRAM_PATH);
     run.args(["corpus", "run", "--debug"]).args(SUITE_PROGRAMS);
     match clang {
         Some(clang) => run.env(CLANG_VARIABLE, clang),
@@ -94,7 +94,7 @@ pub fn run_suite_programs(clang: Option<&str>) -> Result<()> {
 
 /// Removes Rust programs from the list and prints which ones, if [`CLANG_VARIABLE`] is set: the clang that it names may be too old to read
 /// the bitcode of rustc's newer LLVM.
-pub fn drop_uncompilable(corpus: &Corpus, programs: Vec<String>) -> Result<Vec<String>> {
+pub fn remove_uncompilable_programs(corpus: &Corpus, programs: Vec<String>) -> Result<Vec<String>> {
     let Some(clang) = std::env::var_os(CLANG_VARIABLE) else { return Ok(programs) };
     let mut kept = Vec::new();
     for program in programs {
@@ -118,8 +118,8 @@ pub fn run(options: &CorpusOptions) -> Result<()> {
         print!("{}", corpus.describe_programs()?);
         return Ok(());
     }
-    let programs = drop_uncompilable(&corpus, corpus.programs(&options.programs)?)?;
-    packages::ensure(PackagePurpose::Corpus)?;
+    let programs = remove_uncompilable_programs(&corpus, corpus.programs(&options.programs)?)?;
+    packages::ensure_packages_for(PackagePurpose::Corpus)?;
     corpus.ensure_packages(&programs)?;
     if options.variant.is_trodden() && options.step != CorpusStep::Fetch {
         build_trodden()?;
@@ -137,11 +137,11 @@ pub fn run(options: &CorpusOptions) -> Result<()> {
 
 fn run_and_compare(corpus: &Corpus, program: &str, options: &CorpusOptions) -> Result<()> {
     corpus.create_inputs(program)?;
-    let checksum = |variant: &Variant| -> Result<String> {
+    let checksum = |variant: &CorpusVariant| -> Result<String> {
         corpus.build_once(program, variant)?;
         corpus.run(program, variant, options.input, "")
     };
-    let (plain, other) = (checksum(&Variant::plain())?, checksum(&options.variant)?);
+    let (plain, other) = (checksum(&CorpusVariant::plain())?, checksum(&options.variant)?);
     if plain != other {
         bail!(
             "{program}: the {} build and the plain build have different outputs. Compare the files in {}",

@@ -10,8 +10,8 @@ use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
 
 /// The Debian source package that the demonstration profiles, built with its original Makefile.
-const PACKAGE: &str = "bzip2";
-const INPUT_FILES: &[&str] = &["sample1.ref", "sample2.ref", "sample3.ref", "manual.xml"];
+const DEMO_PACKAGE: &str = "bzip2";
+const DEMO_INPUT_FILES: &[&str] = &["sample1.ref", "sample2.ref", "sample3.ref", "manual.xml"];
 
 /// The README's picture of a report page. The path is relative to the checkout.
 const PICTURE_FILE: &str = "docs/report.webp";
@@ -26,12 +26,12 @@ pub struct DemoOptions {
 /// Runs the demonstration. Packages and sources from an earlier run are used again.
 pub fn run(options: &DemoOptions) -> Result<()> {
     let started = Instant::now();
-    packages::ensure(PackagePurpose::Demo)?;
+    packages::ensure_packages_for(PackagePurpose::Demo)?;
     steps::log_headline("Building trodden");
     let programs = steps::build_trodden()?;
     steps::log_headline("Fetching the sources of bzip2");
     let folder = steps::target_folder().join("demo");
-    let sources = Corpus::in_folder(&folder).fetch_source(PACKAGE)?;
+    let sources = Corpus::in_folder(&folder).fetch_source(DEMO_PACKAGE)?;
     let path = steps::search_path_with(&[programs])?;
     let in_sources = |program: &str| {
         let mut command = Command::new(program);
@@ -45,7 +45,7 @@ pub fn run(options: &DemoOptions) -> Result<()> {
     steps::run(in_sources("trodden").args(["build", "--", "make", &format!("-j{}", steps::job_count()), "bzip2"]))?;
 
     steps::log_headline("Running bzip2");
-    steps::run(in_sources("trodden").args(["record", "--", "./bzip2", "--keep", "--force"]).args(INPUT_FILES))?;
+    steps::run(in_sources("trodden").args(["record", "--", "./bzip2", "--keep", "--force"]).args(DEMO_INPUT_FILES))?;
     check_output(&in_sources, &sources)?;
 
     steps::log_headline("The paths it took");
@@ -77,7 +77,7 @@ fn take_picture(in_sources: &dyn Fn(&str) -> Command, sources: &Path, folder: &P
 
 /// Checks that the instrumented program works: each input file must be equal to the result of compressing and then decompressing it.
 fn check_output(in_sources: &dyn Fn(&str) -> Command, sources: &Path) -> Result<()> {
-    for name in INPUT_FILES {
+    for name in DEMO_INPUT_FILES {
         let unpacked =
             in_sources("./bzip2").args(["--decompress", "--stdout", &format!("{name}.bz2")]).output().context("cannot run bzip2")?;
         let original = std::fs::read(sources.join(name)).with_context(|| format!("cannot read {name}"))?;

@@ -52,7 +52,7 @@ pub struct DistOptions {
     security_mirror: Option<String>,
 }
 
-pub struct Packages {
+pub struct BuiltPackages {
     package: PathBuf,
     archive: PathBuf,
 }
@@ -67,13 +67,13 @@ pub fn run(options: &DistOptions) -> Result<()> {
     }
     std::fs::create_dir_all(&output).with_context(|| format!("cannot create the folder {}", output.display()))?;
     if !options.compiled {
-        packages::ensure(PackagePurpose::Demo)?;
+        packages::ensure_packages_for(PackagePurpose::Demo)?;
         steps::log_headline("Compiling trodden for users");
         compile::run()?;
     }
     steps::log_headline("Packing");
     let seconds = source_date_seconds()?;
-    let made = Packages {
+    let made = BuiltPackages {
         package: package::make_debian_package(&work, &output, &seconds)?,
         archive: package::make_archive(&work, &output, &seconds)?,
     };
@@ -85,8 +85,9 @@ pub fn run(options: &DistOptions) -> Result<()> {
         Some(rpm) => files.push(rpm),
         None => println!("no rpm package, since rpmbuild is not installed (Debian: apt install rpm)"),
     }
-    let bill = output.join(format!("trodden-{VERSION}.cdx.json"));
-    std::fs::write(&bill, notices::render_bill_of_materials(VERSION)?).with_context(|| format!("cannot write {}", bill.display()))?;
+    let bill = output.join(format!("trodden-{PACKAGE_VERSION}.cdx.json"));
+    std::fs::write(&bill, notices::render_bill_of_materials(PACKAGE_VERSION)?)
+        .with_context(|| format!("cannot write {}", bill.display()))?;
     files.push(bill);
     files.push(write_checksums(&output, &files)?);
     files.iter().for_each(|file| println!("{}", file.display()));
@@ -101,7 +102,7 @@ fn write_checksums(output: &Path, files: &[PathBuf]) -> Result<PathBuf> {
     Ok(list)
 }
 
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+const PACKAGE_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Returns the modification time for all files in packages and archives, in seconds since 1970.
 fn source_date_seconds() -> Result<String> {

@@ -18,7 +18,7 @@ pub struct DisturbOptions {
 /// Runs the test, which prints the number of each round. Fails if a traced program behaves differently than without a recorder, if a
 /// recorder hangs, or if it leaves temporary files.
 pub fn run(options: &DisturbOptions) -> Result<()> {
-    let mut command = suite::test_files(&["disturbed"]);
+    let mut command = suite::test_files_command(&["disturbed"]);
     command.args(["--ignored", "--nocapture"]);
     steps::run(command.env("TRODDEN_ROUNDS", options.rounds.to_string()).env("TRODDEN_SEED", options.seed.to_string()))
 }

@@ -19,7 +19,7 @@ pub struct FuzzOptions {
 /// Builds the workspace and runs the fuzz targets. Fails if an input makes a reader panic, or use too much time or memory. The fuzzer then
 /// prints where it has saved this input.
 pub fn run(options: &FuzzOptions) -> Result<()> {
-    steps::run(steps::cargo().args(["build", "--workspace", "--all-targets"]))?;
+    steps::run(steps::cargo_command().args(["build", "--workspace", "--all-targets"]))?;
     run_targets(options.target.as_deref(), options.seconds, options.seed)
 }
 

@@ -6,13 +6,13 @@
 
 mod interesting;
 
-use crate::corpus::{corpus_in_target, drop_uncompilable};
+use crate::corpus::{corpus_in_target, remove_uncompilable_programs};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use trodden_corpus::oracle::{build_oracle, check_run, has_differences};
 use trodden_corpus::packages::{self, PackagePurpose};
-use trodden_corpus::{Corpus, Input, Variant, steps};
+use trodden_corpus::{Corpus, CorpusInput, CorpusVariant, steps};
 
 /// The programs to check if none are named. They are written in C, C++ and Rust, and one of them is multi-threaded.
 const DEFAULT_PROGRAMS: &[&str] = &["gzip", "bzip2", "lua", "sqlite", "minisat", "pbzip2", "oxipng"];
@@ -29,8 +29,8 @@ pub struct OracleOptions {
     /// Programs of the corpus (default: a selection).
     programs: Vec<String>,
     /// Input to run the programs on.
-    #[arg(long, value_enum, default_value_t = Input::Train)]
-    input: Input,
+    #[arg(long, value_enum, default_value_t = CorpusInput::Train)]
+    input: CorpusInput,
     /// Check builds that count interesting paths by this scheme, or by `all` schemes. Can be repeated.
     #[arg(long, value_name = "SCHEME", conflicts_with = "seeds")]
     scheme: Vec<String>,
@@ -50,14 +50,14 @@ pub struct OracleOptions {
 
 /// Checks the programs and prints the results. Fails if a tool is missing or fails, or if counts differ.
 pub fn run(options: &OracleOptions) -> Result<()> {
-    packages::ensure(PackagePurpose::Bench)?;
+    packages::ensure_packages_for(PackagePurpose::Bench)?;
     let oracle = build_oracle()?;
     if let Some(seeds) = options.seeds {
         let numbers = ["--first".to_owned(), options.first.to_string(), "--seeds".to_owned(), seeds.to_string()];
         return steps::run(std::process::Command::new(&oracle).arg("random").args(numbers));
     }
     let corpus = corpus_in_target()?;
-    let programs = drop_uncompilable(&corpus, corpus.prepare(&options.programs, DEFAULT_PROGRAMS)?)?;
+    let programs = remove_uncompilable_programs(&corpus, corpus.prepare(&options.programs, DEFAULT_PROGRAMS)?)?;
     let (mut different, mut rows) = (Vec::new(), Vec::new());
     for program in &programs {
         let equal = match options.scheme.is_empty() {
@@ -84,9 +84,9 @@ pub fn run(options: &OracleOptions) -> Result<()> {
 }
 
 /// Runs a program on an input and compares all counts. Returns true if they are equal.
-fn check_program(corpus: &Corpus, program: &str, input: Input, oracle: &Path) -> Result<bool> {
+fn check_program(corpus: &Corpus, program: &str, input: CorpusInput, oracle: &Path) -> Result<bool> {
     corpus.fetch(program)?;
-    let variant = Variant::trodden();
+    let variant = CorpusVariant::trodden();
     corpus.build_once(program, &variant)?;
     corpus.create_inputs(program)?;
     let text = check_run(corpus, program, &variant, input, oracle)?;

@@ -1,6 +1,6 @@
 //! `cargo xtask release-check`: runs all checks that a release must pass, including those that take too long for every change.
 
-use crate::corpus::{CLANG_VARIABLE, OWN_PROGRAM};
+use crate::corpus::{CLANG_VARIABLE, OWN_PROGRAM_PATH};
 use crate::suite::{self, OLDEST_CLANG};
 use anyhow::{Result, bail};
 use std::process::Command;
@@ -46,15 +46,15 @@ pub fn run() -> Result<()> {
 /// Returns all tasks in the order of running, each with its name.
 fn list_tasks() -> Vec<(String, Command)> {
     let own = |arguments: &[&str]| {
-        let mut command = Command::new(OWN_PROGRAM);
+        let mut command = Command::new(OWN_PROGRAM_PATH);
         command.args(arguments);
         command
     };
     let mut tasks: Vec<_> = RELEASE_TASKS.iter().map(|arguments| (arguments.join(" "), own(arguments))).collect();
-    let mut oracle = suite::test_files(&["interesting", "residual", "branches", "sample"]);
+    let mut oracle = suite::test_files_command(&["interesting", "residual", "branches", "sample"]);
     oracle.envs([ORACLE_SEEDS]);
     tasks.push((format!("oracle tests with seeds {}", ORACLE_SEEDS.1), oracle));
-    tasks.push((format!("oracle tests with {OLDEST_CLANG}"), suite::test_files_with_oldest_clang(&["oracles", "random"])));
+    tasks.push((format!("oracle tests with {OLDEST_CLANG}"), suite::command_for_oldest_clang_tests(&["oracles", "random"])));
     for arguments in OLDEST_CLANG_TASKS {
         let mut command = own(arguments);
         command.env(CLANG_VARIABLE, OLDEST_CLANG);

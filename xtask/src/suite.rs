@@ -17,10 +17,10 @@ const FUZZ_SECONDS: u64 = 5;
 
 /// An environment variable with its value. It tells tests not to build the clang plugin, because the plugin is already in the folder of the
 /// built programs.
-const PLUGIN_IS_BUILT: (&str, &str) = ("TRODDEN_TEST_PLUGIN", "built");
+const PLUGIN_IS_BUILT_VARIABLE: (&str, &str) = ("TRODDEN_TEST_PLUGIN", "built");
 
 /// A part of the name of each documentation test, as in `crates/flow/src/lib.rs - (line 14)`.
-const DOCUMENTATION_TESTS: &str = " (line ";
+const DOCUMENTATION_TEST_MARK: &str = " (line ";
 
 pub const OLDEST_CLANG: &str = "clang-19";
 /// Test files that are also run with the oldest clang. They compare trodden's counts with those of LLVM's own instrumentation.
@@ -38,20 +38,20 @@ pub struct SuiteOptions {
 pub fn run(options: &SuiteOptions) -> Result<()> {
     let started = Instant::now();
     if !options.fast {
-        packages::ensure(PackagePurpose::Test)?;
+        packages::ensure_packages_for(PackagePurpose::Test)?;
         ensure_components()?;
         steps::log_headline("Format");
-        steps::run(steps::cargo().args(["fmt", "--all", "--check"]))?;
+        steps::run(steps::cargo_command().args(["fmt", "--all", "--check"]))?;
     }
     run_tidy()?;
     if !options.fast {
         steps::log_headline("Lints");
-        steps::run(steps::cargo().args(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))?;
+        steps::run(steps::cargo_command().args(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))?;
     }
     steps::log_headline("Build");
     // The complete workspace is built because cargo does not know that tests need the plugin. `--all-targets` makes cargo build the tests
     // as well: without them, dependencies would have fewer features, and would be compiled again for the tests.
-    steps::run(steps::cargo().args(["build", "--workspace", "--all-targets"]))?;
+    steps::run(steps::cargo_command().args(["build", "--workspace", "--all-targets"]))?;
     steps::log_headline("Commands in the documentation");
     fail_on_findings(&pages::check_commands(&steps::target_folder().join("debug/trodden"))?)?;
     if !options.fast {
@@ -101,16 +101,20 @@ fn fail_on_findings(findings: &[String]) -> Result<()> {
 fn run_tests(options: &SuiteOptions) -> Result<()> {
     let filter = options.filter.as_slice();
     if !has_nextest() {
-        return steps::run(steps::cargo().args(["test", "--workspace", "--no-fail-fast"]).args(filter).envs([PLUGIN_IS_BUILT]));
+        return steps::run(
+            steps::cargo_command().args(["test", "--workspace", "--no-fail-fast"]).args(filter).envs([PLUGIN_IS_BUILT_VARIABLE]),
+        );
     }
     if !options.fast {
         // nextest does not run documentation tests. With `--doc`, dependencies would have different features, and cargo would compile all
         // crates again. So all tests are selected by a part of the names that only documentation tests have.
-        let results = steps::output(steps::cargo().args(["test", "--workspace", "--", DOCUMENTATION_TESTS]))?;
-        let is_run = |line: &str| line.starts_with("test ") && line.contains(DOCUMENTATION_TESTS);
+        let results = steps::output(steps::cargo_command().args(["test", "--workspace", "--", DOCUMENTATION_TEST_MARK]))?;
+        let is_run = |line: &str| line.starts_with("test ") && line.contains(DOCUMENTATION_TEST_MARK);
         ensure!(results.lines().any(is_run), "no documentation test was run. Mend how they are selected");
     }
-    steps::run(steps::cargo().args(["nextest", "run", "--workspace", "--no-fail-fast"]).args(filter).envs([PLUGIN_IS_BUILT]))
+    steps::run(
+        steps::cargo_command().args(["nextest", "run", "--workspace", "--no-fail-fast"]).args(filter).envs([PLUGIN_IS_BUILT_VARIABLE]),
+    )
 }
 
 fn test_with_oldest_clang() -> Result<()> {
@@ -119,27 +123,27 @@ fn test_with_oldest_clang() -> Result<()> {
         eprintln!("skipped: {OLDEST_CLANG} is not installed (`cargo xtask test` without --fast installs it)");
         return Ok(());
     }
-    steps::run(&mut test_files_with_oldest_clang(&OLDEST_CLANG_TESTS))
+    steps::run(&mut command_for_oldest_clang_tests(&OLDEST_CLANG_TESTS))
 }
 
 /// Returns a command that runs the tests in all test files with the given names with the oldest clang.
-pub fn test_files_with_oldest_clang(names: &[&str]) -> Command {
-    let mut tests = test_files(names);
+pub fn command_for_oldest_clang_tests(names: &[&str]) -> Command {
+    let mut tests = test_files_command(names);
     // The oldest clang cannot read code from rustc's newer LLVM.
     tests.args(["--skip", "rust", "--skip", "cargo"]).env(CLANG_VARIABLE, OLDEST_CLANG);
     tests
 }
 
 /// Returns a command that runs the tests in all test files with the given names. The workspace must have been built.
-pub fn test_files(names: &[&str]) -> Command {
-    let mut tests = steps::cargo();
+pub fn test_files_command(names: &[&str]) -> Command {
+    let mut tests = steps::cargo_command();
     if has_nextest() {
         let filter = format!("test(/^({})::/)", names.join("|"));
         tests.args(["nextest", "run", "--workspace", "--no-fail-fast", "--filterset", &filter, "--"]);
     } else {
         tests.args(["test", "--workspace", "--no-fail-fast", "--tests", "--"]).args(names.iter().map(|name| format!("{name}::")));
     }
-    tests.envs([PLUGIN_IS_BUILT]);
+    tests.envs([PLUGIN_IS_BUILT_VARIABLE]);
     tests
 }
 

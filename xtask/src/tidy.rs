@@ -33,7 +33,7 @@ const NEWCOMER_DOCUMENTS: [&str; 2] = ["README.md", "ARCHITECTURE.md"];
 /// Maximum number of lines in such a document, tables included.
 const MAX_NEWCOMER_DOCUMENT_LINES: usize = 110;
 /// Words that mark unfinished work. Each is written in two parts here, so that this file does not contain it.
-const UNFINISHED_MARKS: &[&str] = &[
+const MARKS_OF_UNFINISHED_TEXT: &[&str] = &[
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
     concat!("XX", "X:"),
@@ -100,7 +100,7 @@ pub fn tracked_files() -> Result<Vec<String>> {
 
 const COMMAND_SOURCES: &str = "crates/trodden/src/";
 /// Files of the crate `trodden` that may write directly to standard output. The names that they print cannot contain control sequences.
-const DIRECT_OUTPUT_FILES: [&str; 3] = ["commands/manual.rs", "commands/trace/record.rs", "commands/copies.rs"];
+const FILES_WITH_DIRECT_OUTPUT: [&str; 3] = ["commands/manual.rs", "commands/trace/record.rs", "commands/copies.rs"];
 
 /// Crates that may print and read environment variables: programs, code that runs inside the profiled program or the compiler, and
 /// maintenance tools.
@@ -108,7 +108,7 @@ const OUTER_CRATES: &[&str] =
     &["console", "corpus", "fuzz", "instrument", "lab", "oracle", "qemu-plugin", "runtime", "testkit", "trodden", "waits-recorder"];
 /// Functions and macros that all other crates must not use. Instead, they return values, write to a writer that the caller passes, report
 /// through the crate `log`, and take the values of environment variables as arguments.
-const OUTER_ONLY_FUNCTIONS: &[&str] =
+const FUNCTIONS_OF_OUTER_CRATES: &[&str] =
     &["println!", " print!(", "io::stdout()", "io::stderr()", "env::var", "env::temp_dir", "env::current_dir", "env::args"];
 /// Files of other crates that may, as an exception, read `PATH` or the path of the temporary folder from the environment.
 const ENVIRONMENT_READERS: &[&str] = &[
@@ -129,7 +129,7 @@ fn check_text(file: &str, text: &str) -> Vec<String> {
     let mut findings = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let mut report = |what: String| findings.push(format!("{file}:{number}: {what}"));
-        for word in UNFINISHED_MARKS.iter().filter(|w| line.contains(**w)) {
+        for word in MARKS_OF_UNFINISHED_TEXT.iter().filter(|w| line.contains(**w)) {
             report(format!("unfinished work: {word}"));
         }
         for path in PRIVATE_PATHS.iter().filter(|p| line.contains(**p)) {
@@ -197,7 +197,7 @@ fn check_rust(file: &str, text: &str) -> Vec<String> {
     let library = file.strip_prefix("crates/").and_then(|inner| inner.split_once("/src/")).map(|(name, _)| name);
     if library.is_some_and(|name| !OUTER_CRATES.contains(&name)) && !ENVIRONMENT_READERS.contains(&file) && !file.ends_with("_tests.rs") {
         let code = text.split("#[cfg(test)]").next().unwrap_or(text).lines().filter(|line| !line.trim_start().starts_with("//"));
-        let found = code.flat_map(|line| OUTER_ONLY_FUNCTIONS.iter().filter(move |word| line.contains(**word)));
+        let found = code.flat_map(|line| FUNCTIONS_OF_OUTER_CRATES.iter().filter(move |word| line.contains(**word)));
         findings.extend(found.map(|word| format!("{file}: uses {word}, but libraries neither print nor read the environment")));
     }
     if library.is_some_and(|name| TEMPORARY_FOLDER_CRATES.contains(&name)) {
@@ -209,7 +209,7 @@ fn check_rust(file: &str, text: &str) -> Vec<String> {
             ));
         }
     }
-    if file.starts_with(COMMAND_SOURCES) && !DIRECT_OUTPUT_FILES.contains(&&file[COMMAND_SOURCES.len()..]) {
+    if file.starts_with(COMMAND_SOURCES) && !FILES_WITH_DIRECT_OUTPUT.contains(&&file[COMMAND_SOURCES.len()..]) {
         let raw = text.lines().filter(|line| ["stdout().lock()", "stdout().write", "println!"].iter().any(|word| line.contains(word)));
         findings.extend(
             raw.map(|line| format!("{file}: `{}` can write control sequences in names to the terminal: use `crate::output`", line.trim())),
@@ -224,7 +224,7 @@ fn check_rust(file: &str, text: &str) -> Vec<String> {
 }
 
 fn check_crates() -> Result<Vec<String>> {
-    let metadata = steps::output(steps::cargo().args(["metadata", "--no-deps", "--format-version=1", "--offline"]))?;
+    let metadata = steps::output(steps::cargo_command().args(["metadata", "--no-deps", "--format-version=1", "--offline"]))?;
     let metadata: Value = serde_json::from_str(&metadata).context("cannot parse the output of `cargo metadata`")?;
     let map = std::fs::read_to_string(steps::checkout_root().join("ARCHITECTURE.md")).context("cannot read ARCHITECTURE.md")?;
     let rooms = parse_rooms(&map);
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn untidy_lines_are_found() {
-        let text = format!("//! x\n// {} later\nlet a = 1; \n", UNFINISHED_MARKS[0]);
+        let text = format!("//! x\n// {} later\nlet a = 1; \n", MARKS_OF_UNFINISHED_TEXT[0]);
         let found = check_text("a.sh", &text);
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found[0].starts_with("a.sh:2: unfinished") && found[1].starts_with("a.sh:3: white space"));

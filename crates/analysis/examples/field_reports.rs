@@ -11,7 +11,7 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::Instant;
-use trodden_analysis::field::aggregate::{AggregateLimits, Aggregator};
+use trodden_analysis::field::aggregate::{AggregateLimits, FieldReportAggregator};
 use trodden_analysis::field::{FieldReport, UnitReport, hash_user};
 use trodden_unit::Identity;
 
@@ -31,10 +31,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{reports} reports of {users} users: {:.0} MB, generated in {:.1} s", bytes as f64 / 1e6, clock.elapsed().as_secs_f64());
     reset_peak();
     let clock = Instant::now();
-    let mut aggregator = Aggregator::new(AggregateLimits { memory: (mib as usize) << 20, paths: 10, users: 3 });
+    let mut aggregator = FieldReportAggregator::new(AggregateLimits { memory: (mib as usize) << 20, paths: 10, users: 3 });
     aggregator.add_file(&file)?;
-    let mut found = Sums::default();
-    let sums = aggregator.finish(&mut |row| {
+    let mut found = ReportSums::default();
+    let sums = aggregator.finish_aggregation(&mut |row| {
         found.rows += row.reports;
         found.executions += row.count;
         Ok(())
@@ -47,15 +47,15 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 #[derive(Default)]
-struct Sums {
+struct ReportSums {
     rows: u64,
     executions: u64,
     paths: HashSet<u64>,
 }
 
-fn generate(file: &Path, reports: u64, users: u64, mean: u64) -> std::io::Result<Sums> {
+fn generate(file: &Path, reports: u64, users: u64, mean: u64) -> std::io::Result<ReportSums> {
     let mut out = BufWriter::new(File::create(file)?);
-    let (mut sums, mut state) = (Sums::default(), 1u64);
+    let (mut sums, mut state) = (ReportSums::default(), 1u64);
     let mut random = move || {
         // Pseudo-random generator: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -76,12 +76,12 @@ impl ChangedLines {
     }
 
     /// Returns true if the change touches `line` of `file`. `file` is the name that the compiler recorded.
-    pub fn has(&self, file: &str, line: u32) -> bool {
+    pub fn touches_line(&self, file: &str, line: u32) -> bool {
         self.files.iter().any(|(changed, lines)| file_names_match_below(self.root.as_deref(), file, changed) && lines.contains(&line))
     }
 
     /// Returns the blocks of a function that contain code of changed lines, including inlined code.
-    pub fn blocks(&mut self, unit: &UnitMap, function: &FunctionMap) -> BTreeSet<Node> {
+    pub fn changed_blocks(&mut self, unit: &UnitMap, function: &FunctionMap) -> BTreeSet<Node> {
         let mut blocks = BTreeSet::new();
         for (at, block) in function.blocks.iter().enumerate() {
             for position in block.positions.iter().chain(&block.branch) {
@@ -132,7 +132,8 @@ pub fn parse_diff(text: &str) -> Result<Vec<FileChange>, DiffError> {
         } else if line.starts_with("@@ ") {
             let malformed = |what| DiffError::Malformed { line: at + 1, what };
             let (old, new) = parse_hunk_header(line).ok_or(malformed("expected `@@ -LINE,COUNT +LINE,COUNT @@`"))?;
-            let body: Vec<&str> = take_hunk(&mut lines, old.1, new.1).ok_or(malformed("the hunk has fewer lines than its header says"))?;
+            let body: Vec<&str> =
+                parse_hunk_lines(&mut lines, old.1, new.1).ok_or(malformed("the hunk has fewer lines than its header says"))?;
             if let Some(file) = files.last_mut() {
                 file.old.extend(collect_changed_lines(b'-', old, &body));
                 file.new.extend(collect_changed_lines(b'+', new, &body));
@@ -184,7 +185,7 @@ pub fn normalize(name: &str) -> String {
 /// `a/` and `b/`, or, with `diff.mnemonicPrefix`, a letter for commit, index, object or work tree. The two prefixes differ, whereas a
 /// source folder is the same in both names, so a one-letter first component is removed only if the two names differ in it.
 fn file_names(old: &str, new: &str) -> (Option<String>, Option<String>) {
-    let (old, new) = (decode_name(old), decode_name(new));
+    let (old, new) = (decode_file_name(old), decode_file_name(new));
     let letter = |name: &Option<String>| {
         let bytes = name.as_deref()?.as_bytes();
         (bytes.len() > 2 && b"abciow".contains(&bytes[0]) && bytes[1] == b'/').then(|| bytes[0])
@@ -205,15 +206,15 @@ fn file_names(old: &str, new: &str) -> (Option<String>, Option<String>) {
 
 /// Decodes a file name: either FILE followed by a tab and a time, or `"FILE"` with C escapes, which git uses for names with non-ASCII
 /// bytes, quotes, backslashes or control characters. Returns `None` for `/dev/null`.
-fn decode_name(name: &str) -> Option<String> {
+fn decode_file_name(name: &str) -> Option<String> {
     let name = match name.strip_prefix('"') {
-        Some(quoted) => decode_c_string(quoted),
+        Some(quoted) => unquote_c_string(quoted),
         None => name.split('\t').next().unwrap_or(name).trim_end().to_owned(),
     };
     (name != "/dev/null").then_some(name)
 }
 
-fn decode_c_string(quoted: &str) -> String {
+fn unquote_c_string(quoted: &str) -> String {
     let mut out = Vec::new();
     let mut bytes = quoted.bytes().peekable();
     while let Some(byte) = bytes.next().filter(|b| *b != b'"') {
@@ -257,7 +258,7 @@ fn parse_hunk_header(line: &str) -> Option<(HunkRange, HunkRange)> {
     Some((range(old)?, range(new)?))
 }
 
-fn take_hunk<'a>(lines: &mut impl Iterator<Item = (usize, &'a str)>, mut old: u32, mut new: u32) -> Option<Vec<&'a str>> {
+fn parse_hunk_lines<'a>(lines: &mut impl Iterator<Item = (usize, &'a str)>, mut old: u32, mut new: u32) -> Option<Vec<&'a str>> {
     let mut body = Vec::new();
     while old > 0 || new > 0 {
         let (_, line) = lines.next()?;
@@ -355,8 +356,8 @@ mod tests {
     #[test]
     fn new_lines_match_by_compiled_file_name() {
         let changes = ChangedLines::from_new_files("--- a/src/x.c\n+++ b/src/x.c\n@@ -3,0 +4,2 @@\n+p\n+q\n", Some("/p")).unwrap();
-        assert!(changes.has("/p/src/x.c", 4) && changes.has("/p/src/x.c", 5));
-        assert!(!changes.has("/p/src/x.c", 3) && !changes.has("/p/x.c", 4));
+        assert!(changes.touches_line("/p/src/x.c", 4) && changes.touches_line("/p/src/x.c", 5));
+        assert!(!changes.touches_line("/p/src/x.c", 3) && !changes.touches_line("/p/x.c", 4));
     }
 
     #[test]

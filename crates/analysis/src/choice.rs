@@ -25,9 +25,9 @@ pub struct LineSpan {
     pub lines: RangeInclusive<u32>,
 }
 
-/// An element of a [`ChosenSequence`].
+/// An element of a [`ChosenPathSequence`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Waypoint {
+pub enum PathWaypoint {
     /// The path enters this block directly after the block of the previous waypoint.
     Block(u32),
     /// The path enters a block with code of these lines, which may be the block of the previous waypoint or any later block.
@@ -36,11 +36,11 @@ pub enum Waypoint {
 
 /// Paths of one function, given either by all blocks of a path or by source locations that the path passes in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChosenSequence {
+pub struct ChosenPathSequence {
     /// The function.
     pub function: String,
     /// Either all blocks of the path, or source locations in the order in which the path passes them.
-    pub waypoints: Vec<Waypoint>,
+    pub waypoints: Vec<PathWaypoint>,
     /// The input line that the sequence was parsed from.
     pub text: String,
 }
@@ -84,7 +84,7 @@ pub enum ChoiceError {
 }
 
 impl LineSpan {
-    /// Parses `FILE:LINE` or `FILE:FIRST-LAST`.
+    /// Parses `FILE:LINE` or `FILE:FIRST-LAST_RUN_NAME`.
     pub fn parse(text: &str) -> Result<LineSpan, ChoiceError> {
         let place = || {
             let (file, lines) = text.rsplit_once(':')?;
@@ -125,7 +125,7 @@ pub fn changed_places(difference: &str, root: Option<&str>) -> Result<Vec<LineSp
 
 /// Parses sequences, one per line: `FUNCTION: 0 1 4` or `FUNCTION: a.c:10 a.c:12-14`. Empty lines and lines that start with `#` are
 /// ignored.
-pub fn parse_sequences(text: &str) -> Result<Vec<ChosenSequence>, ChoiceError> {
+pub fn parse_sequences(text: &str) -> Result<Vec<ChosenPathSequence>, ChoiceError> {
     let mut all = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
@@ -136,15 +136,15 @@ pub fn parse_sequences(text: &str) -> Result<Vec<ChosenSequence>, ChoiceError> {
         // A function name may contain colons, but not a colon followed by a space.
         let (function, rest) = line.rsplit_once(": ").ok_or_else(wrong)?;
         let waypoint = |word: &str| match word.parse() {
-            Ok(block) => Ok(Waypoint::Block(block)),
-            Err(_) => LineSpan::parse(word).map(Waypoint::Place),
+            Ok(block) => Ok(PathWaypoint::Block(block)),
+            Err(_) => LineSpan::parse(word).map(PathWaypoint::Place),
         };
         let waypoints = rest.split_whitespace().map(waypoint).collect::<Result<Vec<_>, _>>().map_err(|_| wrong())?;
-        let blocks = waypoints.iter().filter(|w| matches!(w, Waypoint::Block(_))).count();
+        let blocks = waypoints.iter().filter(|w| matches!(w, PathWaypoint::Block(_))).count();
         if waypoints.is_empty() || (blocks > 0 && blocks < waypoints.len()) {
             return Err(wrong());
         }
-        all.push(ChosenSequence { function: function.to_owned(), waypoints, text: line.to_owned() });
+        all.push(ChosenPathSequence { function: function.to_owned(), waypoints, text: line.to_owned() });
     }
     Ok(all)
 }
@@ -155,7 +155,7 @@ pub fn all_paths_of(units: &[&UnitMap], included: impl Fn(&FunctionMap) -> bool)
 }
 
 /// Returns all complete paths with a block that contains code of at least one of the places.
-pub fn paths_touching(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPaths, ChoiceError> {
+pub fn paths_with_block_in_any(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPaths, ChoiceError> {
     collect_paths(units, |map, function| {
         let marked = find_nodes(function, |block| places.iter().any(|p| p.has_code_in(map, block)));
         (!marked.is_empty()).then_some(move |path: &[Node]| path.iter().any(|n| marked.contains(n)))
@@ -163,7 +163,7 @@ pub fn paths_touching(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPa
 }
 
 /// Returns all complete paths that have, for each of the places, a block with code of the place. The order of the blocks does not matter.
-pub fn paths_through_all(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPaths, ChoiceError> {
+pub fn paths_with_blocks_in_all(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPaths, ChoiceError> {
     collect_paths(units, |map, function| {
         let marked: Vec<HashSet<Node>> = places.iter().map(|p| find_nodes(function, |block| p.has_code_in(map, block))).collect();
         let possible = !marked.is_empty() && marked.iter().all(|m| !m.is_empty());
@@ -175,7 +175,7 @@ pub fn paths_through_all(units: &[&UnitMap], places: &[LineSpan]) -> Result<Know
 /// that no path matches is an error.
 pub fn paths_matching(
     units: &[&UnitMap],
-    sequences: &[ChosenSequence],
+    sequences: &[ChosenPathSequence],
     has_name: impl Fn(&FunctionMap, &str) -> bool,
 ) -> Result<KnownPaths, ChoiceError> {
     let mut all = KnownPaths::default();
@@ -200,7 +200,7 @@ pub fn keep_most_frequent(set: &mut KnownPaths, how_many: usize) {
 }
 
 /// Reduces a set to the most frequent paths that together make up a share (0 to 1) of all executions.
-pub fn keep_share(set: &mut KnownPaths, share: f64) {
+pub fn keep_most_frequent_share(set: &mut KnownPaths, share: f64) {
     let mut all = rank_by_frequency(set);
     let total: u128 = all.iter().map(|p| u128::from(p.0)).sum();
     let mut sum = 0u128;
@@ -231,18 +231,18 @@ fn find_nodes(function: &FunctionMap, is: impl Fn(&UnitBlock) -> bool) -> HashSe
     (0u32..).zip(&function.blocks).filter(|(_, block)| is(block)).map(|(n, _)| Node(n)).collect()
 }
 
-fn matches_waypoints(map: &UnitMap, function: &FunctionMap, path: &[Node], waypoints: &[Waypoint]) -> bool {
-    if let Some(Waypoint::Block(_)) = waypoints.first() {
+fn matches_waypoints(map: &UnitMap, function: &FunctionMap, path: &[Node], waypoints: &[PathWaypoint]) -> bool {
+    if let Some(PathWaypoint::Block(_)) = waypoints.first() {
         let included = waypoints.iter().filter_map(|w| match w {
-            Waypoint::Block(block) => Some(Node(*block)),
-            Waypoint::Place(_) => None,
+            PathWaypoint::Block(block) => Some(Node(*block)),
+            PathWaypoint::Place(_) => None,
         });
         return path.iter().copied().eq(included);
     }
     let mut remaining = waypoints.iter().peekable();
     for node in path {
         let block = &function.blocks[node.index()];
-        while remaining.next_if(|w| matches!(w, Waypoint::Place(place) if place.has_code_in(map, block))).is_some() {}
+        while remaining.next_if(|w| matches!(w, PathWaypoint::Place(place) if place.has_code_in(map, block))).is_some() {}
     }
     remaining.peek().is_none()
 }
@@ -295,13 +295,13 @@ mod tests {
         let read = parse_sequences("# none\n\nns::f(int): 0 2 3\ng: a.c:10 b/a.c:12-14\n").unwrap();
         assert_eq!(
             read[0],
-            ChosenSequence {
+            ChosenPathSequence {
                 function: "ns::f(int)".into(),
-                waypoints: [0, 2, 3].map(Waypoint::Block).to_vec(),
+                waypoints: [0, 2, 3].map(PathWaypoint::Block).to_vec(),
                 text: "ns::f(int): 0 2 3".into()
             }
         );
-        assert_eq!(read[1].waypoints[1], Waypoint::Place(LineSpan { file: "b/a.c".into(), root: None, lines: 12..=14 }));
+        assert_eq!(read[1].waypoints[1], PathWaypoint::Place(LineSpan { file: "b/a.c".into(), root: None, lines: 12..=14 }));
         for wrong in ["f", "f: ", "f: 0 a.c:3", "f: x"] {
             assert!(matches!(parse_sequences(wrong), Err(ChoiceError::NotASequence { line: 1, .. })), "{wrong}");
         }

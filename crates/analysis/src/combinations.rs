@@ -15,7 +15,7 @@ use trodden_unit::{EdgeKind, FunctionMap};
 
 /// Numbers of possible, taken and untested paths of a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Combinations {
+pub struct PathCombinationCounts {
     /// Complete paths in the graph.
     pub possible: u128,
     /// Complete paths that were taken.
@@ -24,20 +24,21 @@ pub struct Combinations {
     pub untested: u128,
 }
 
-impl Combinations {
+impl PathCombinationCounts {
     /// Counts the paths of a function.
-    pub fn new(function: &FunctionMap, dag: &Dag, paths: &FunctionPaths) -> Combinations {
+    pub fn new(function: &FunctionMap, dag: &Dag, paths: &FunctionPaths) -> PathCombinationCounts {
         let taken = paths.complete.len() as u64;
-        let executed = executed_edges(dag, paths);
-        let possible = count_completions(dag, |edge| can_be_completed(function, dag, edge))[dag.entry().index()];
-        let tested = count_completions(dag, |edge| executed.contains(edge) && can_be_completed(function, dag, edge))[dag.entry().index()];
-        Combinations { possible, taken, untested: tested.saturating_sub(u128::from(taken)) }
+        let executed = executed_dag_edges(dag, paths);
+        let possible = count_completions(dag, |edge| can_edge_be_on_complete_path(function, dag, edge))[dag.entry().index()];
+        let tested = count_completions(dag, |edge| executed.contains(edge) && can_edge_be_on_complete_path(function, dag, edge))
+            [dag.entry().index()];
+        PathCombinationCounts { possible, taken, untested: tested.saturating_sub(u128::from(taken)) }
     }
 
     /// Returns the sum of two functions' numbers.
     #[must_use]
-    pub fn plus(self, other: Combinations) -> Combinations {
-        Combinations {
+    pub fn add_combinations(self, other: PathCombinationCounts) -> PathCombinationCounts {
+        PathCombinationCounts {
             possible: self.possible.saturating_add(other.possible),
             taken: self.taken + other.taken,
             untested: self.untested.saturating_add(other.untested),
@@ -74,8 +75,8 @@ pub fn find_untested_paths(function: &FunctionMap, dag: &Dag, paths: &FunctionPa
 }
 
 fn find_untested_ids(function: &FunctionMap, dag: &Dag, paths: &FunctionPaths, limit: usize) -> Vec<u64> {
-    let executed = executed_edges(dag, paths);
-    let is_usable = |edge: DagEdgeId| executed.contains(edge) && can_be_completed(function, dag, edge);
+    let executed = executed_dag_edges(dag, paths);
+    let is_usable = |edge: DagEdgeId| executed.contains(edge) && can_edge_be_on_complete_path(function, dag, edge);
     let completions = count_completions(dag, is_usable);
     let taken: BTreeSet<u64> = paths.complete.iter().map(|p| p.id).collect();
     let mut found = Vec::new();
@@ -96,13 +97,13 @@ fn find_untested_ids(function: &FunctionMap, dag: &Dag, paths: &FunctionPaths, l
 }
 
 /// Returns the edges on executed paths, complete or unfinished.
-fn executed_edges(dag: &Dag, paths: &FunctionPaths) -> DagEdgeSet {
+fn executed_dag_edges(dag: &Dag, paths: &FunctionPaths) -> DagEdgeSet {
     let executions = paths.all().filter(|p| p.is_complete() || p.count > 0);
     DagEdgeSet::from_members(dag.edges().len(), executions.flat_map(|p| p.path).copied())
 }
 
 /// Returns false if a path over this edge ends at a call that may not return. Such a path cannot be complete.
-fn can_be_completed(function: &FunctionMap, dag: &Dag, edge: DagEdgeId) -> bool {
+fn can_edge_be_on_complete_path(function: &FunctionMap, dag: &Dag, edge: DagEdgeId) -> bool {
     !matches!(dag.edge(edge).origin, Origin::Real(e) if function.graph.kind(e) == EdgeKind::Reach)
 }
 

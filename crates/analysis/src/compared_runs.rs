@@ -1,11 +1,11 @@
 //! Selects the failing and passing runs to compare, all of one build of one program.
 
-use crate::isolate::Isolation;
+use crate::isolate::FailureIsolation;
 use anyhow::{Context, Result, bail};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use trodden_profile::{BuildPolicy, Maps, Merger, ProcessEnding, Profile};
+use trodden_profile::{BuildPolicy, ProcessEnding, Profile, ProfileMerger, UnitMapsByIdentity};
 use trodden_stored::named;
 use trodden_text::words::{base_name, plural};
 use trodden_unit::Identity;
@@ -25,15 +25,16 @@ pub struct ComparedRuns<'a> {
 
 /// Reads the runs to compare. Returns their outcomes and paths, and all runs merged into one profile. Only runs of one build of one program
 /// are used, because the paths of different builds cannot be compared. Other runs are skipped, and so are runs with an unknown outcome.
-pub fn gather(job: &ComparedRuns) -> Result<(Isolation, Profile)> {
-    let (mut isolation, mut sum, mut maps) = (Isolation::default(), Merger::new(BuildPolicy::Reject), Maps::new());
+pub fn read_compared_runs(job: &ComparedRuns) -> Result<(FailureIsolation, Profile)> {
+    let (mut isolation, mut sum, mut maps) =
+        (FailureIsolation::default(), ProfileMerger::new(BuildPolicy::Reject), UnitMapsByIdentity::new());
     for run in select_build(read_runs(job)?, job.program)? {
         let name = run.file.display().to_string();
-        let profile = Profile::recover_sharing(&run.file, &mut maps)?.profile;
+        let profile = Profile::recover_with_shared_maps(&run.file, &mut maps)?.profile;
         isolation.add(&profile, run.failed).with_context(|| name.clone())?;
         sum.add(&name, profile).context("cannot compare runs of different builds. Name only runs of the same build")?;
     }
-    Ok((isolation, sum.finish().context("no runs to compare. Name a suite, or runs with --failing and --passing")?))
+    Ok((isolation, sum.into_merged_profile().context("no runs to compare. Name a suite, or runs with --failing and --passing")?))
 }
 
 /// A run whose outcome is known.
@@ -45,10 +46,10 @@ struct ComparedRun {
 }
 
 fn read_runs(job: &ComparedRuns) -> Result<Vec<ComparedRun>> {
-    let (mut runs, mut maps, mut unknown) = (Vec::new(), Maps::new(), Vec::new());
+    let (mut runs, mut maps, mut unknown) = (Vec::new(), UnitMapsByIdentity::new(), Vec::new());
     let (mut unreadable, mut empty) = (Vec::new(), Vec::new());
     for (file, failed) in profiles_with_outcomes(job)? {
-        let found = match Profile::recover_sharing(&file, &mut maps) {
+        let found = match Profile::recover_with_shared_maps(&file, &mut maps) {
             Ok(found) => found,
             Err(error) => {
                 unreadable.push(error.to_string());
@@ -68,7 +69,7 @@ fn read_runs(job: &ComparedRuns) -> Result<Vec<ComparedRun>> {
         }
     }
     if let Some(first) = unreadable.first() {
-        log::warn!("skipping {first}{}", suffix_for_others(&unreadable));
+        log::warn!("skipping {first}{}", suffix_for_other_files(&unreadable));
     }
     warn_skipped(&empty, "it has no counts");
     warn_skipped(&unknown, "its exit status is not recorded. Name it with --failing or --passing");
@@ -77,11 +78,11 @@ fn read_runs(job: &ComparedRuns) -> Result<Vec<ComparedRun>> {
 
 fn warn_skipped(files: &[String], why: &str) {
     if let Some(first) = files.first() {
-        log::warn!("skipping {first}{}: {why}", suffix_for_others(files));
+        log::warn!("skipping {first}{}: {why}", suffix_for_other_files(files));
     }
 }
 
-fn suffix_for_others(files: &[String]) -> String {
+fn suffix_for_other_files(files: &[String]) -> String {
     match files.len() {
         0 | 1 => String::new(),
         2 => " (and 1 other like it)".to_owned(),
@@ -151,7 +152,7 @@ fn profiles_with_outcomes(job: &ComparedRuns) -> Result<Vec<(PathBuf, Option<boo
     let mut all = Vec::new();
     for (wanted, failed) in [(job.runs, None), (job.failing, Some(true)), (job.passing, Some(false))] {
         for name in wanted {
-            all.extend(named::profile_files(name)?.into_iter().map(|file| (file, failed)));
+            all.extend(named::list_profile_files(name)?.into_iter().map(|file| (file, failed)));
         }
     }
     // A stated outcome takes precedence, so it is sorted first.

@@ -7,10 +7,10 @@ use trodden_partition::lower_bound::{LowerBound, bound};
 use trodden_partition::{CopyPlan, Procedure, hits};
 use trodden_profile::copies::{CopyMeasurements, CopyTimes};
 
-/// Value of `Costs::counted` if only paths that were not known before are counted.
-const COUNTED_UNKNOWN_PATHS: &str = "unknown";
-/// Value of `Costs::counted` if each copy counts some of the edges (`--divide edges`).
-const COUNTED_EDGES: &str = "edges";
+/// Value of `CopiesCosts::counted` if only paths that were not known before are counted.
+const COUNTED_UNKNOWN_PATHS_WORD: &str = "unknown";
+/// Value of `CopiesCosts::counted` if each copy counts some of the edges (`--divide edges`).
+const COUNTED_EDGES_WORD: &str = "edges";
 const SCHEMA_VERSION: u32 = 2;
 
 /// The user's choices on the command line for a run of several copies.
@@ -28,7 +28,7 @@ pub struct RequestedCopies {
 
 /// Costs of all copies.
 #[derive(Clone, Debug, Serialize)]
-pub struct Costs {
+pub struct CopiesCosts {
     schema_version: u32,
     /// Path of the program.
     pub program: String,
@@ -120,11 +120,12 @@ pub struct BaselineTimes {
     sequential_cpu_ns: u64,
 }
 
-impl Costs {
+impl CopiesCosts {
     /// Computes the costs of all copies.
-    pub fn new(measured: &CopyMeasurements, choices: &RequestedCopies) -> Costs {
+    pub fn new(measured: &CopyMeasurements, choices: &RequestedCopies) -> CopiesCosts {
         let (procedures, copies) = (&measured.procedures, measured.times.len());
-        let bound = if measured.edges { edge_bound(measured) } else { path_bound(measured, choices.measure) };
+        let bound =
+            if measured.edges { lower_bound_for_edge_copies(measured) } else { lower_bound_for_path_copies(measured, choices.measure) };
         let copy_costs = |at: usize| {
             let counted = measured.counted_hits.as_ref().map(|hits| hits[at]);
             let attempts = measured.attempts.get(at).copied().unwrap_or(1);
@@ -135,7 +136,7 @@ impl Costs {
         let hits_of_slowest = costs.iter().map(most).max().unwrap_or(0);
         // Executions of known paths are not counted, so the hits cannot be computed.
         let is_known = !measured.is_residual && bound.ideal > 0;
-        let mut all = Costs {
+        let mut all = CopiesCosts {
             schema_version: SCHEMA_VERSION,
             program: measured.program.clone(),
             strategy: choices.strategy,
@@ -153,8 +154,8 @@ impl Costs {
             baseline: None,
             diverged: Vec::new(),
             counted: match (measured.is_residual, measured.edges) {
-                (true, _) => COUNTED_UNKNOWN_PATHS,
-                (false, true) => COUNTED_EDGES,
+                (true, _) => COUNTED_UNKNOWN_PATHS_WORD,
+                (false, true) => COUNTED_EDGES_WORD,
                 (false, false) => "paths",
             },
         };
@@ -165,8 +166,8 @@ impl Costs {
     }
 
     /// Returns false for programs that count unknown paths only, because their hits cannot be computed.
-    pub fn knows_hits(&self) -> bool {
-        self.counted != COUNTED_UNKNOWN_PATHS
+    pub fn are_hits_known(&self) -> bool {
+        self.counted != COUNTED_UNKNOWN_PATHS_WORD
     }
 
     fn add_baseline(&mut self, plain: &CopyTimes, sequential: &CopyTimes) {
@@ -179,18 +180,18 @@ impl Costs {
         for copy in &mut self.copies {
             copy.overhead = Some(copy.wall_ns as f64 / plain.wall_ns.max(1) as f64 - 1.0);
         }
-        self.saving = Some(1.0 - self.slowest().wall_ns as f64 / sequential.wall_ns.max(1) as f64);
+        self.saving = Some(1.0 - self.slowest_copy_costs().wall_ns as f64 / sequential.wall_ns.max(1) as f64);
     }
 
     /// Returns the copy with the longest wall time.
-    pub fn slowest(&self) -> &CopyCosts {
+    pub fn slowest_copy_costs(&self) -> &CopyCosts {
         &self.copies[self.slowest_copy]
     }
 
     /// Returns the hits of a copy by the minimised measure, or `None` for programs that count unknown paths only.
-    pub fn hits(&self, copy: &CopyCosts) -> Option<u64> {
+    pub fn minimised_hits_of_copy(&self, copy: &CopyCosts) -> Option<u64> {
         match (self.counted, self.hits_counted) {
-            (COUNTED_UNKNOWN_PATHS, _) => None,
+            (COUNTED_UNKNOWN_PATHS_WORD, _) => None,
             (_, "all") => Some(copy.hits),
             _ => Some(copy.label_hits),
         }
@@ -198,14 +199,14 @@ impl Costs {
 }
 
 /// Returns the lower bound for copies that count paths. It is tighter if a single program with all counts was run.
-fn path_bound(measured: &CopyMeasurements, measure: Measure) -> LowerBound {
+fn lower_bound_for_path_copies(measured: &CopyMeasurements, measure: Measure) -> LowerBound {
     let (procedures, copies) = (&measured.procedures, measured.plans.len());
     let bound = bound(procedures, copies, measure);
     measured.whole.as_ref().map_or(bound, |whole| bound.with_sequential(hits::copy_hits(procedures, whole).of(measure), copies))
 }
 
 /// Returns the lower bound for copies that count edges. Each counter that a single program needs is in exactly one copy.
-fn edge_bound(measured: &CopyMeasurements) -> LowerBound {
+fn lower_bound_for_edge_copies(measured: &CopyMeasurements) -> LowerBound {
     let parts = measured.plans.iter().flat_map(|copy| measured.procedures.iter().zip(&copy.parts));
     let all = parts.filter_map(|(p, part)| Some((p, part.as_ref()?)));
     let counters = all.flat_map(|(p, part)| part.counted.iter().map(|edge| p.frequencies[edge.index()]));

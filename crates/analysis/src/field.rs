@@ -30,13 +30,13 @@ const MAGIC: [u8; 8] = *b"TRODFLD\x01";
 const MAX_BODY_BYTES: u32 = 1 << 30;
 
 /// Hash of the sender's name, or zero if unknown.
-pub type User = [u8; 16];
+pub type FieldUserHash = [u8; 16];
 
 /// A report: the path counts that one machine sends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldReport {
     /// Hash of the sender's name.
-    pub user: User,
+    pub user: FieldUserHash,
     /// Path counts by unit.
     pub units: Vec<UnitReport>,
 }
@@ -53,7 +53,7 @@ pub struct UnitReport {
 }
 
 /// Hashes a user's name.
-pub fn hash_user(name: &str) -> User {
+pub fn hash_user(name: &str) -> FieldUserHash {
     if name.is_empty() { [0; 16] } else { Identity::from_content(name.as_bytes()).0 }
 }
 
@@ -61,7 +61,7 @@ impl FieldReport {
     /// Creates a report of the complete and unfinished paths in a profile from which known paths were removed ([`crate::untested`]). A copy
     /// that counts only some of the paths ([`trodden_profile::copies`]) cannot compute its unfinished paths, so all of its counters are
     /// reported.
-    pub fn new(filtered: &Profile, user: User) -> Result<FieldReport, MapError> {
+    pub fn new(filtered: &Profile, user: FieldUserHash) -> Result<FieldReport, MapError> {
         let mut units = Vec::new();
         for (image, unit) in filtered.images.iter().flat_map(|i| i.units.iter().map(move |u| (i, u))) {
             let mut counts = Vec::new();
@@ -126,22 +126,22 @@ fn put_leb128(out: &mut Vec<u8>, mut number: u64) {
 }
 
 /// Reader of consecutive reports. It reuses one buffer.
-pub struct Reports<'a, R> {
+pub struct FieldReportReader<'a, R> {
     path: &'a Path,
     input: R,
     at: u64,
     body: Vec<u8>,
 }
 
-impl<'a, R: BufRead> Reports<'a, R> {
+impl<'a, R: BufRead> FieldReportReader<'a, R> {
     /// Creates a reader. `path` is used only in error messages.
-    pub fn new(path: &'a Path, input: R) -> Reports<'a, R> {
-        Reports { path, input, at: 0, body: Vec::new() }
+    pub fn new(path: &'a Path, input: R) -> FieldReportReader<'a, R> {
+        FieldReportReader { path, input, at: 0, body: Vec::new() }
     }
 
     /// Reads the next report. Calls `visit` for each unit, first with `None`, then with the counter and executions of each path. Returns
     /// false at the end of the file.
-    pub fn next(&mut self, mut visit: impl FnMut(&User, Identity, Identity, Option<(u64, u64)>)) -> Result<bool, FieldError> {
+    pub fn next(&mut self, mut visit: impl FnMut(&FieldUserHash, Identity, Identity, Option<(u64, u64)>)) -> Result<bool, FieldError> {
         let failed = FieldError::io(self.path, "read");
         if self.input.fill_buf().map_err(failed)?.is_empty() {
             return Ok(false);
@@ -175,7 +175,7 @@ impl<'a, R: BufRead> Reports<'a, R> {
     }
 }
 
-fn decode_body(body: &[u8], visit: &mut impl FnMut(&User, Identity, Identity, Option<(u64, u64)>)) -> Option<()> {
+fn decode_body(body: &[u8], visit: &mut impl FnMut(&FieldUserHash, Identity, Identity, Option<(u64, u64)>)) -> Option<()> {
     let (user, mut rest) = body.split_first_chunk::<16>()?;
     let units = take_leb128(&mut rest)?;
     for _ in 0..units {
@@ -216,7 +216,7 @@ mod tests {
         bytes.extend(MAX_BODY_BYTES.to_le_bytes());
         bytes.extend([0; 12]);
         assert_eq!(bytes.len(), 24);
-        let mut reports = Reports::new(Path::new("claim"), &bytes[..]);
+        let mut reports = FieldReportReader::new(Path::new("claim"), &bytes[..]);
         let error = reports.next(|_, _, _, _| {}).unwrap_err().to_string();
         assert!(error.contains("the file ends within a report"), "{error}");
         assert!(reports.body.capacity() < 1 << 20, "{} bytes", reports.body.capacity());

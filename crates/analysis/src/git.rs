@@ -21,7 +21,7 @@ pub fn read_diff(file: &Path) -> Result<UnifiedDiff> {
 
 /// Runs `git diff` in the current folder, and returns the difference from a revision to the working tree. Fails if git is not installed,
 /// the current folder is not in a repository, or the revision does not exist.
-pub fn diff(revision: &str) -> Result<UnifiedDiff> {
+pub fn diff_against_revision(revision: &str) -> Result<UnifiedDiff> {
     let options = [
         "-c",
         "core.quotepath=off",
@@ -65,7 +65,7 @@ mod tests {
     fn revision_that_looks_like_an_option_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("written");
-        assert!(diff(&format!("--output={}", file.display())).is_err());
+        assert!(diff_against_revision(&format!("--output={}", file.display())).is_err());
         assert!(!file.exists());
     }
 }

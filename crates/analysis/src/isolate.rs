@@ -2,7 +2,7 @@
 //!
 //! In formulas, `F` and `S` are the numbers of failing and passing runs that took the path, and `NF` and `NS` the numbers of all failing
 //! and passing runs; counts within a run do not matter. Unlike edges, paths can show that two branches fail only together. Among equal
-//! scores, more important paths rank first, then paths whose edges all occur in passing runs ([`Suspect::new_edges`]).
+//! scores, more important paths rank first, then paths whose edges all occur in passing runs ([`SuspiciousPath::edges_on_no_known_path`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::DagEdgeId;
@@ -10,7 +10,7 @@ use trodden_profile::model::Profile;
 use trodden_unit::{Identity, MapError};
 
 /// Half-width of a 95 % confidence interval, in standard deviations.
-const Z_95: f64 = 1.96;
+const NORMAL_QUANTILE_97_5: f64 = 1.96;
 
 /// Identifies a function by its unit's identity and its index in the unit's map.
 pub type UnitFunction = (Identity, usize);
@@ -22,7 +22,7 @@ pub enum SuspiciousnessFormula {
     Ochiai,
     /// Tarantula: `(F/NF) / (F/NF + S/NS)` (Jones and Harrold, ASE 2005).
     Tarantula,
-    /// Statistical importance (Liblit et al., PLDI 2005), see [`Suspect::importance`].
+    /// Statistical importance (Liblit et al., PLDI 2005), see [`SuspiciousPath::importance`].
     Importance,
 }
 
@@ -68,7 +68,7 @@ impl RunTally {
 
 /// Accumulates how many failing and passing runs took each path.
 #[derive(Debug, Default)]
-pub struct Isolation {
+pub struct FailureIsolation {
     all: RunTally,
     functions: BTreeMap<UnitFunction, FunctionObservations>,
 }
@@ -84,7 +84,7 @@ struct FunctionObservations {
 
 /// A path that failing runs took.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Suspect {
+pub struct SuspiciousPath {
     /// The path's function.
     pub function: UnitFunction,
     /// The path's number.
@@ -109,7 +109,7 @@ pub struct Suspect {
     pub importance: f64,
 }
 
-impl Suspect {
+impl SuspiciousPath {
     /// Returns the path's score by a formula.
     pub fn score(&self, by: SuspiciousnessFormula) -> f64 {
         match by {
@@ -120,7 +120,7 @@ impl Suspect {
     }
 }
 
-impl Isolation {
+impl FailureIsolation {
     /// Adds a run. If a function's map is corrupt, this fails and the run is not added.
     pub fn add(&mut self, profile: &Profile, failed: bool) -> Result<(), MapError> {
         let mut seen = Vec::new();
@@ -160,7 +160,7 @@ impl Isolation {
     }
 
     /// Returns the paths that failing runs took, most suspicious first. `edges` returns the edges of a path in the acyclic graph.
-    pub fn suspects(&self, by: SuspiciousnessFormula, edges: impl Fn(UnitFunction, u64) -> Vec<DagEdgeId>) -> Vec<Suspect> {
+    pub fn suspects(&self, by: SuspiciousnessFormula, edges: impl Fn(UnitFunction, u64) -> Vec<DagEdgeId>) -> Vec<SuspiciousPath> {
         let mut suspects = Vec::new();
         for (key, seen) in &self.functions {
             for ((complete, id), runs) in seen.paths.iter().filter(|(_, runs)| runs.failing > 0) {
@@ -169,7 +169,7 @@ impl Isolation {
                 suspects.push(self.suspect(*key, *id, *complete, *runs, seen.executed, new_edges));
             }
         }
-        let rank = |a: &Suspect, b: &Suspect| {
+        let rank = |a: &SuspiciousPath, b: &SuspiciousPath| {
             let by_score = b.score(by).total_cmp(&a.score(by));
             by_score
                 .then(b.importance.total_cmp(&a.importance))
@@ -180,14 +180,22 @@ impl Isolation {
         suspects
     }
 
-    fn suspect(&self, function: UnitFunction, id: u64, complete: bool, runs: RunTally, executed: RunTally, new_edges: u64) -> Suspect {
+    fn suspect(
+        &self,
+        function: UnitFunction,
+        id: u64,
+        complete: bool,
+        runs: RunTally,
+        executed: RunTally,
+        new_edges: u64,
+    ) -> SuspiciousPath {
         let (f, s) = (runs.failing as f64, runs.passing as f64);
         let (nf, ns) = (self.all.failing.max(1) as f64, self.all.passing.max(1) as f64);
         let ((failure, variance), (context, context_variance)) = (runs.failure_share(), executed.failure_share());
-        let (increase, half) = (failure - context, Z_95 * (variance + context_variance).sqrt());
+        let (increase, half) = (failure - context, NORMAL_QUANTILE_97_5 * (variance + context_variance).sqrt());
         let share = (f + 1.0).ln() / (nf + 1.0).ln();
         let importance = if increase - half > 0.0 { 2.0 / (1.0 / increase + 1.0 / share) } else { 0.0 };
-        Suspect {
+        SuspiciousPath {
             function,
             id,
             complete,
@@ -206,11 +214,11 @@ impl Isolation {
 mod tests {
     use super::*;
 
-    fn isolation(all: (u64, u64)) -> Isolation {
-        Isolation { all: RunTally { failing: all.0, passing: all.1 }, ..Isolation::default() }
+    fn isolation(all: (u64, u64)) -> FailureIsolation {
+        FailureIsolation { all: RunTally { failing: all.0, passing: all.1 }, ..FailureIsolation::default() }
     }
 
-    fn suspect(all: (u64, u64), runs: (u64, u64), executed: (u64, u64)) -> Suspect {
+    fn suspect(all: (u64, u64), runs: (u64, u64), executed: (u64, u64)) -> SuspiciousPath {
         let tally = |(failing, passing)| RunTally { failing, passing };
         isolation(all).suspect((Identity([0; 16]), 0), 0, true, tally(runs), tally(executed), 0)
     }

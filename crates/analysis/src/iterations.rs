@@ -6,20 +6,20 @@ use crate::sequences::{IterationDocument, IterationRow, take_top};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::Origin;
-use trodden_profile::iterations::{self, CountedIterations};
+use trodden_profile::iterations::{self, IterationPathCounters};
 use trodden_profile::stream::{CounterLookup, FunctionIndex, IterationReader, StreamLog};
-use trodden_profile::{EventPaths, Profile};
+use trodden_profile::{EventToPathTranslator, Profile};
 use trodden_stored::maps::{StreamMaps, load_maps};
 use trodden_stored::{Folders, streams};
-use trodden_text::names::Name;
+use trodden_text::names::DemangledName;
 use trodden_text::words::plural;
 use trodden_unit::{FunctionKey, IterationSet};
 
 /// Returns the set of paths over iterations that a run's stream contains. Functions with cut edges but without such paths are also in the
 /// set, because a program that counts the set may find paths in them. Fails if the run has no stream, or if no path over `iterations`
 /// iterations was executed.
-pub fn requested_iterations(iterations: u32, wanted: &str, folders: &Folders) -> Result<IterationSet> {
-    let logs = match streams::logs_of_copies(wanted) {
+pub fn iteration_set_of_run(iterations: u32, wanted: &str, folders: &Folders) -> Result<IterationSet> {
+    let logs = match streams::list_logs_of_copies(wanted) {
         Ok(Some(copies)) => copies.concat(),
         _ => find_logs(wanted)?,
     };
@@ -60,17 +60,17 @@ fn add_stream_log(set: &mut IterationSet, log: &StreamLog, maps: &StreamMaps) ->
         }
     }
     let lookup = CounterLookup::new(log.header(), maps.image());
-    let mut events: HashMap<FunctionIndex, Option<EventPaths>> = HashMap::new();
+    let mut events: HashMap<FunctionIndex, Option<EventToPathTranslator>> = HashMap::new();
     for thread in log.threads() {
         let mut reader = IterationReader::new(&lookup, set.iterations() as usize);
         log.visit(thread, 0, |event| {
-            reader.feed(event);
+            reader.feed_symbol(event);
             true
         })?;
-        for (place, counts) in reader.finish() {
+        for (place, counts) in reader.into_iteration_counts() {
             let unit = &maps.counted.units[place.unit];
             let function = &unit.map.functions[place.function];
-            let to_path = events.entry(place).or_insert_with(|| EventPaths::new(function, function.event_words()?).ok());
+            let to_path = events.entry(place).or_insert_with(|| EventToPathTranslator::new(function, function.event_words()?).ok());
             let Some(known) = set.add_function(&unit.map, function) else { continue };
             let (dag, numbering) = known.numbered_paths().with_context(|| format!("the map of `{}` is corrupt", function.name))?;
             for (events, count) in counts {
@@ -90,7 +90,7 @@ fn add_stream_log(set: &mut IterationSet, log: &StreamLog, maps: &StreamMaps) ->
 }
 
 /// Returns the paths over iterations that a profile's programs counted, by function. The result is empty if they counted none.
-pub fn counted_iterations(profile: &Profile) -> BTreeMap<FunctionKey, CountedIterations> {
+pub fn counted_iterations(profile: &Profile) -> BTreeMap<FunctionKey, IterationPathCounters> {
     let mut all = BTreeMap::new();
     profile.images.iter().for_each(|image| iterations::add_counted_iterations(image, &mut all));
     all
@@ -98,8 +98,8 @@ pub fn counted_iterations(profile: &Profile) -> BTreeMap<FunctionKey, CountedIte
 
 /// Lists at most `top` counted sequences of `length` consecutive paths, or all of them if `top` is 0. `None` stands for the maximum length
 /// that was counted. Fails if only shorter sequences were counted.
-pub fn counted_document(
-    counted: &BTreeMap<FunctionKey, CountedIterations>,
+pub fn document_counted_iterations(
+    counted: &BTreeMap<FunctionKey, IterationPathCounters>,
     length: Option<usize>,
     top: usize,
 ) -> Result<IterationDocument> {
@@ -109,7 +109,7 @@ pub fn counted_document(
         length <= deepest,
         "--length is too large: the program counted paths over at most {deepest} iterations. Pass --length {deepest} or less"
     );
-    let names: Vec<Name> = counted.keys().map(|(_, name, _)| Name::from_linkage(name)).collect();
+    let names: Vec<DemangledName> = counted.keys().map(|(_, name, _)| DemangledName::from_linkage(name)).collect();
     let (mut seen, mut shared) = (BTreeSet::new(), BTreeSet::new());
     names.iter().filter(|name| !seen.insert(&name.short)).for_each(|name| _ = shared.insert(&name.short));
     let mut rows = Vec::new();

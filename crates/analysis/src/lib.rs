@@ -23,5 +23,5 @@ pub mod suite;
 pub mod transformations;
 pub mod untested;
 
-pub use combinations::Combinations;
+pub use combinations::PathCombinationCounts;
 pub use error::FieldError;

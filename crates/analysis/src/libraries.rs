@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_unit::InstrumentedImage;
 
-const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
+const SYSTEM_LOADER_PATH: &str = "/lib64/ld-linux-x86-64.so.2";
 
 /// A shared library that a program needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -32,7 +32,7 @@ pub fn needed_libraries(program: &Path, bytes: &[u8]) -> Result<Vec<NeededLibrar
     }
     let interpreter =
         file.section_by_name(".interp").and_then(|s| s.data().ok().map(|d| String::from_utf8_lossy(d).trim_end_matches('\0').to_owned()));
-    let loader = interpreter.unwrap_or_else(|| LOADER.to_owned());
+    let loader = interpreter.unwrap_or_else(|| SYSTEM_LOADER_PATH.to_owned());
     if !is_system_loader(&loader) {
         return Err(format!("its loader `{}` is not a known dynamic loader of the system, so it is not run", loader.escape_debug()));
     }
@@ -49,10 +49,10 @@ pub fn needed_libraries(program: &Path, bytes: &[u8]) -> Result<Vec<NeededLibrar
 
 /// Returns true for a known loader in a system folder. The check is necessary because a program could name any file as its loader.
 fn is_system_loader(path: &str) -> bool {
-    const FOLDERS: &[&str] = &["/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/", "/nix/store/", "/gnu/store/"];
-    const NAMES: &[&str] = &["ld-linux-x86-64.so.2", "ld-musl-x86_64.so.1"];
-    let is_below = FOLDERS.iter().any(|folder| path.starts_with(folder)) && !path.contains("/..");
-    is_below && path.rsplit('/').next().is_some_and(|name| NAMES.contains(&name))
+    const SYSTEM_LIBRARY_FOLDERS: &[&str] = &["/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/", "/nix/store/", "/gnu/store/"];
+    const LOADER_NAMES: &[&str] = &["ld-linux-x86-64.so.2", "ld-musl-x86_64.so.1"];
+    let is_below = SYSTEM_LIBRARY_FOLDERS.iter().any(|folder| path.starts_with(folder)) && !path.contains("/..");
+    is_below && path.rsplit('/').next().is_some_and(|name| LOADER_NAMES.contains(&name))
 }
 
 /// Parses the loader's list. The vDSO has no file and is omitted.

@@ -7,7 +7,7 @@
 //! | an earlier branch decides whether this iteration is the last | split the loop: the last iteration gets a separate copy |
 //! | an earlier branch decides a later one | duplicate the blocks between them for executions through the deciding edge |
 
-use crate::advise::{Advice, AdviseOptions, BlockWalk, ConditionalOutcomes, Correlated, Walks, advise};
+use crate::advise::{Advice, AdviseOptions, ConditionalOutcomes, CorrelatedBranches, ExecutedBlockPath, ExecutedPaths, advise};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::{CutReason, Edge, Node};
@@ -87,7 +87,7 @@ pub fn build_plan(transformed: &[TransformedFunction]) -> TransformationPlan {
 
 /// Returns the transformations of one function. `total` is the number of instructions that the program executed.
 pub fn transformations_for(map: &FunctionMap, paths: &FunctionPaths, total: u64, options: &TransformationOptions) -> Vec<Transformation> {
-    let walks = Walks::new(map, paths);
+    let walks = ExecutedPaths::new(map, paths);
     let (mut copies, mut iterations) = (Vec::new(), Vec::new());
     let mut entries = BTreeSet::new();
     for finding in advise(map, paths, None, &AdviseOptions::default()) {
@@ -115,7 +115,12 @@ pub fn transformations_for(map: &FunctionMap, paths: &FunctionPaths, total: u64,
 
 /// Returns the transformation that splits off a loop's last iteration, if an earlier branch decides whether an iteration is the last and
 /// the loop is hot enough.
-fn find_last_iterations(walks: &Walks, found: &Correlated, total: u64, options: &TransformationOptions) -> Option<LastIterations> {
+fn find_last_iterations(
+    walks: &ExecutedPaths,
+    found: &CorrelatedBranches,
+    total: u64,
+    options: &TransformationOptions,
+) -> Option<LastIterations> {
     if !found.last_iteration || found.stretch.obstacle.is_some() {
         return None;
     }
@@ -129,8 +134,13 @@ fn find_last_iterations(walks: &Walks, found: &Correlated, total: u64, options: 
 }
 
 /// Copies the blocks between two branches for executions through a deciding edge, if they can be copied and are few enough.
-fn copy_for_edge(walks: &Walks, found: &Correlated, given: &ConditionalOutcomes, options: &TransformationOptions) -> Option<PathCopy> {
-    let matching: Vec<(&BlockWalk, usize, usize)> =
+fn copy_for_edge(
+    walks: &ExecutedPaths,
+    found: &CorrelatedBranches,
+    given: &ConditionalOutcomes,
+    options: &TransformationOptions,
+) -> Option<PathCopy> {
+    let matching: Vec<(&ExecutedBlockPath, usize, usize)> =
         walks.walks.iter().filter_map(|w| find_block_range(w, given.edge, found.later).map(|(a, b)| (w, a, b))).collect();
     let blocks: BTreeSet<Node> = matching.iter().flat_map(|(walk, from, to)| walk.blocks[*from..=*to].iter().copied()).collect();
     let copied: u64 = blocks.iter().map(|b| u64::from(walks.map.blocks[b.index()].instructions)).sum();
@@ -154,14 +164,14 @@ fn copy_for_edge(walks: &Walks, found: &Correlated, given: &ConditionalOutcomes,
 }
 
 /// Returns the indices, in the walk, of the block after `edge` and of the block `later`.
-fn find_block_range(walk: &BlockWalk, edge: Edge, later: Node) -> Option<(usize, usize)> {
+fn find_block_range(walk: &ExecutedBlockPath, edge: Edge, later: Node) -> Option<(usize, usize)> {
     let from = walk.edges.iter().position(|e| *e == edge)? + 1;
     let to = walk.blocks.iter().position(|b| *b == later)?;
     (from <= to).then_some((from, to))
 }
 
 /// Returns the head and the blocks of the innermost loop that contains both blocks.
-fn find_innermost_loop(walks: &Walks, one: Node, other: Node) -> Option<(Node, BTreeSet<Node>)> {
+fn find_innermost_loop(walks: &ExecutedPaths, one: Node, other: Node) -> Option<(Node, BTreeSet<Node>)> {
     let loops = crate::advise::natural_loops(walks.map);
     let both = loops.into_iter().filter(|(_, body)| body.contains(&one) && body.contains(&other));
     both.min_by_key(|(_, body)| body.len())

@@ -21,7 +21,7 @@ pub type CounterKey = (Identity, u64);
 
 /// The runs that took an untested path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sighting {
+pub struct UntestedPathRuns {
     /// Number of runs (profiles) that took the path.
     pub runs: u64,
     /// Outcomes of these runs, where known.
@@ -29,15 +29,15 @@ pub struct Sighting {
     /// Time of the path's first execution, in nanoseconds since 1970. If the program did not record it, the start time of the run. 0 if
     /// unknown.
     pub first_ns: u64,
-    /// The run that took the path first, by the number passed to [`Sightings::add`].
+    /// The run that took the path first, by the number passed to [`UntestedPathRecorder::add`].
     pub first_run: usize,
 }
 
 /// Untested paths in all profiles from the field.
 #[derive(Debug, Default)]
-pub struct Sightings {
+pub struct UntestedPathRecorder {
     /// The sightings of each path, by counter.
-    pub paths: BTreeMap<CounterKey, Sighting>,
+    pub paths: BTreeMap<CounterKey, UntestedPathRuns>,
     /// Counted executions of complete paths, including known paths if the program counts those.
     pub executions: u128,
     /// Distinct complete paths that were counted.
@@ -47,13 +47,13 @@ pub struct Sightings {
     /// Numbers of failing and passing runs, without runs with an unknown outcome.
     pub outcomes: RunTally,
     /// Number of executions that builds with `--interesting` counted without distinguishing their paths.
-    pub without_path: UndistinguishedExecutions,
+    pub without_path: UndistinguishedExecutionCounts,
 }
 
 /// Numbers of executions whose paths the build does not distinguish, because it counts all uninteresting paths of a function in one
 /// counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UndistinguishedExecutions {
+pub struct UndistinguishedExecutionCounts {
     /// Number of executions in functions whose known paths all have separate counters. These executions took untested paths.
     pub untested: u128,
     /// Number of executions in other functions. These executions may have taken known paths.
@@ -62,7 +62,7 @@ pub struct UndistinguishedExecutions {
 
 /// Untested paths and edges of a function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UntestedInFunction {
+pub struct UntestedCountsOfFunction {
     /// Untested complete paths.
     pub paths: u64,
     /// Number of executions of the untested paths.
@@ -99,7 +99,7 @@ pub fn known_paths_of<'k>(known: &'k KnownPaths, unit: &UnitMap, function: &Func
         .filter(|k| k.cuts == function.cuts && k.paths == function.counters && k.edges.len() == function.graph.edge_count())
 }
 
-impl Sightings {
+impl UntestedPathRecorder {
     /// Removes known paths from the profile of a run, and records the remaining ones.
     pub fn add(&mut self, run: usize, profile: &mut Profile, known: &KnownPaths) -> Result<(), MapError> {
         let started = profile.run.started_ns;
@@ -113,8 +113,8 @@ impl Sightings {
             self.tally_undistinguished_executions(unit, known)?;
             remove_known_paths(unit, known);
             for (counter, _) in &unit.counts.executions {
-                let first_ns = unit.counts.first_seen_of(*counter).unwrap_or(started);
-                let seen = self.paths.entry((unit.unit, *counter)).or_insert(Sighting {
+                let first_ns = unit.counts.first_seen_ns_of_counter(*counter).unwrap_or(started);
+                let seen = self.paths.entry((unit.unit, *counter)).or_insert(UntestedPathRuns {
                     runs: 0,
                     outcomes: RunTally::default(),
                     first_ns,
@@ -137,7 +137,7 @@ impl Sightings {
         for function in &unit.map.functions {
             let Some(words) = function.interesting() else { continue };
             let executions = u128::from(unit.unattributed(function));
-            let sum = match counts_all_known(function, words, known_paths_of(known, &unit.map, function))? {
+            let sum = match has_counters_for_known_paths(function, words, known_paths_of(known, &unit.map, function))? {
                 true => &mut self.without_path.untested,
                 false => &mut self.without_path.unclear,
             };
@@ -158,7 +158,7 @@ impl Sightings {
 
 /// Returns true if all known complete paths of the function have separate counters. Known paths that end at a call need none, because such
 /// builds do not count them.
-fn counts_all_known(function: &FunctionMap, words: &InterestingWords, known: Option<&KnownFunction>) -> Result<bool, MapError> {
+fn has_counters_for_known_paths(function: &FunctionMap, words: &InterestingWords, known: Option<&KnownFunction>) -> Result<bool, MapError> {
     let counted: BTreeSet<u64> = words.paths.iter().map(|(_, path)| *path).collect();
     let mut others = known.iter().flat_map(|k| &k.known).map(|(path, _)| *path).filter(|path| !counted.contains(path)).peekable();
     if others.peek().is_none() {
@@ -181,7 +181,7 @@ fn remove_known_paths(unit: &mut UnitProfile, known: &KnownPaths) {
 }
 
 /// Returns those edges of a path that are on no known path.
-pub fn new_edges(function: &FunctionMap, known: Option<&KnownFunction>, dag: &[DagEdgeId]) -> BTreeSet<Edge> {
+pub fn edges_on_no_known_path(function: &FunctionMap, known: Option<&KnownFunction>, dag: &[DagEdgeId]) -> BTreeSet<Edge> {
     let edges = dag.iter().filter_map(|id| match *function.dag.get(id.index())? {
         Origin::Real(edge) | Origin::Leave(edge) => Some(edge),
         // The cut edge before a path's first block belongs to a different path, and several cut edges may lead to the block.
@@ -193,10 +193,10 @@ pub fn new_edges(function: &FunctionMap, known: Option<&KnownFunction>, dag: &[D
 }
 
 /// Sums up the untested paths of a function. `paths` must contain only untested paths.
-pub fn new_paths_in(function: &FunctionMap, known: Option<&KnownFunction>, paths: &FunctionPaths) -> UntestedInFunction {
-    let mut new = UntestedInFunction::default();
+pub fn count_new_paths(function: &FunctionMap, known: Option<&KnownFunction>, paths: &FunctionPaths) -> UntestedCountsOfFunction {
+    let mut new = UntestedCountsOfFunction::default();
     for path in &paths.complete {
-        let edges = new_edges(function, known, &path.path);
+        let edges = edges_on_no_known_path(function, known, &path.path);
         new.paths += 1;
         new.executions += u128::from(path.count);
         new.known_edges_only += u64::from(edges.is_empty());
@@ -207,7 +207,7 @@ pub fn new_paths_in(function: &FunctionMap, known: Option<&KnownFunction>, paths
 
 impl UntestedSummary {
     /// Adds the numbers of one function.
-    pub fn add(&mut self, new: &UntestedInFunction) {
+    pub fn add(&mut self, new: &UntestedCountsOfFunction) {
         self.paths += new.paths;
         self.executions += new.executions;
         self.known_edges_only += new.known_edges_only;
@@ -224,7 +224,7 @@ impl UntestedSummary {
         let mut summary = UntestedSummary::default();
         for (_, unit, function) in filtered.functions() {
             if let Some(paths) = unit.executed_paths(function)? {
-                summary.add(&new_paths_in(function, known_paths_of(known, &unit.map, function), &paths));
+                summary.add(&count_new_paths(function, known_paths_of(known, &unit.map, function), &paths));
             }
         }
         Ok(summary)

@@ -8,7 +8,7 @@ use trodden_flow::dag::Entries;
 use trodden_flow::{Dag, DagEdgeId, Graph, Node, Numbering};
 use trodden_selective::preferential;
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{Cycles, graph};
+use trodden_testkit::graphs::{CycleKind, graph};
 
 fn ratio(a: i64, b: i64) -> BigRational {
     BigRational::new(a.into(), b.into())
@@ -19,7 +19,7 @@ fn encoder_reproduces_path_numbers() {
     let (mut seen, mut holes) = (0, 0);
     for seed in 0..3_000 {
         let mut random = Random::new(seed);
-        let cycles = random.pick(&[Cycles::None, Cycles::Some]);
+        let cycles = random.pick(&[CycleKind::None, CycleKind::Some]);
         let dag = Dag::new(&graph(&mut random, 9, 20, cycles), &[], Entries::PerEdge);
         let all = Numbering::ball_larus(&dag).unwrap();
         if !(2..=200).contains(&all.paths()) {
@@ -66,7 +66,7 @@ fn numbers_of_measured_models_are_uniquely_decodable() {
     let (mut seen, mut unnumbered) = (0, 0);
     for seed in 0..2_000 {
         let mut random = Random::new(seed);
-        let dag = Dag::new(&graph(&mut random, 7, 14, Cycles::Some), &[], Entries::PerEdge);
+        let dag = Dag::new(&graph(&mut random, 7, 14, CycleKind::Some), &[], Entries::PerEdge);
         let all = Numbering::ball_larus(&dag).unwrap();
         let weights: Vec<f64> = dag.edges().iter().map(|_| random.pick(&[0.0, 1.0, 1.0, 2.0, 5.0, 7.0, 0.125])).collect();
         let Ok(model) = CodingModel::from_weights(&dag, &weights) else { continue };
@@ -126,7 +126,7 @@ fn models_of_every_order_are_uniquely_decodable() {
     let (mut seen, mut unnumbered, mut unexecuted) = (0, 0, 0);
     for seed in 0..1_500 {
         let mut random = Random::new(seed);
-        let dag = Dag::new(&graph(&mut random, 8, 16, Cycles::Some), &[], Entries::PerEdge);
+        let dag = Dag::new(&graph(&mut random, 8, 16, CycleKind::Some), &[], Entries::PerEdge);
         let all = Numbering::ball_larus(&dag).unwrap();
         let Some(paths) = list_paths_if_few(&dag, &all) else { continue };
         seen += 1;

@@ -79,17 +79,17 @@ fn write_message(text: fmt::Arguments) {
 }
 
 /// A progress line on standard error. Nothing is printed if that is not a terminal. Threads may share the value.
-pub struct Progress {
+pub struct ProgressMeter {
     items: &'static str,
     total: usize,
     done: AtomicUsize,
     is_shown: bool,
 }
 
-impl Progress {
+impl ProgressMeter {
     /// Starts a progress line. `items` names the counted items in the plural, such as "runs".
-    pub fn new(total: usize, items: &'static str) -> Progress {
-        Progress { items, total, done: AtomicUsize::new(0), is_shown: total > 1 && !is_quiet() && io::stderr().is_terminal() }
+    pub fn new(total: usize, items: &'static str) -> ProgressMeter {
+        ProgressMeter { items, total, done: AtomicUsize::new(0), is_shown: total > 1 && !is_quiet() && io::stderr().is_terminal() }
     }
 
     /// Records that one item is finished, and updates the line.

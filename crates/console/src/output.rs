@@ -30,23 +30,23 @@ pub enum Color {
 }
 
 /// The first error that occurred while writing to standard output.
-static FIRST_ERROR: OnceLock<(io::ErrorKind, String)> = OnceLock::new();
+static FIRST_OUTPUT_ERROR: OnceLock<(io::ErrorKind, String)> = OnceLock::new();
 
 /// True if [`resolve_color`] decided to colour standard output.
 static IS_COLORED: AtomicBool = AtomicBool::new(false);
 
 /// Flushes standard output. Fails if standard output could not be written, now or earlier. An earlier error is returned because it may have
 /// been lost, for example when a buffer was dropped. A reader that closed the pipe is not an error.
-pub fn finish() -> io::Result<()> {
+pub fn flush_standard_output() -> io::Result<()> {
     let flushed = io::stdout().flush().map_err(standard_output_error);
-    let first = FIRST_ERROR.get().map_or(flushed, |(kind, text)| Err(io::Error::new(*kind, text.clone())));
+    let first = FIRST_OUTPUT_ERROR.get().map_or(flushed, |(kind, text)| Err(io::Error::new(*kind, text.clone())));
     first.or_else(|error| if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
 }
 
-/// Adds context to an error, and stores it in `FIRST_ERROR` if it is the first. Returns the stored error.
+/// Adds context to an error, and stores it in `FIRST_OUTPUT_ERROR` if it is the first. Returns the stored error.
 fn standard_output_error(error: io::Error) -> io::Error {
     let text = format!("cannot write to standard output: {error}");
-    let (kind, text) = FIRST_ERROR.get_or_init(|| (error.kind(), text));
+    let (kind, text) = FIRST_OUTPUT_ERROR.get_or_init(|| (error.kind(), text));
     io::Error::new(*kind, text.clone())
 }
 
@@ -116,8 +116,8 @@ pub const TEMPORARY_PREFIX: &str = ".trodden-";
 
 /// Resolves `--top`: 10 results in text and all in JSON by default. Both `--top 0` and the return value 0 mean all.
 pub fn max_results(top: Option<usize>, json: bool) -> usize {
-    const DEFAULT_TOP: usize = 10;
-    top.unwrap_or(if json { 0 } else { DEFAULT_TOP })
+    const DEFAULT_MAX_RESULTS: usize = 10;
+    top.unwrap_or(if json { 0 } else { DEFAULT_MAX_RESULTS })
 }
 
 /// Number of source lines shown per path in commands that have no `--steps` option. `trodden annotate` shows all lines.
@@ -172,12 +172,12 @@ pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
     Ok(out.flush()?)
 }
 
-const STANDARD_OUTPUT: &str = "-";
+const STANDARD_OUTPUT_NAME: &str = "-";
 
 /// Writes a report to a file that the user named, and prints the note "`what` in `file`". The file name `-` means standard output, without
 /// a note.
 pub fn write_report(file: &Path, bytes: &[u8], what: &str) -> Result<()> {
-    if file.as_os_str() != STANDARD_OUTPUT {
+    if file.as_os_str() != STANDARD_OUTPUT_NAME {
         write_file(file, bytes)?;
         note(format_args!("{what} in {}", file.display()));
         return Ok(());
@@ -187,7 +187,7 @@ pub fn write_report(file: &Path, bytes: &[u8], what: &str) -> Result<()> {
 
 /// Returns the file to write, or `None` for standard output, which the user may also select by `-`.
 pub fn destination(file: Option<&Path>) -> Option<&Path> {
-    file.filter(|file| file.as_os_str() != STANDARD_OUTPUT)
+    file.filter(|file| file.as_os_str() != STANDARD_OUTPUT_NAME)
 }
 
 /// Writes a file that the user named. If writing fails, an existing file remains as it was.
@@ -262,7 +262,7 @@ pub fn printable_text(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn print_in_pieces(pieces: &[&[u8]], escape: fn(char) -> String) -> String {
+    fn print_text_in_pieces(pieces: &[&[u8]], escape: fn(char) -> String) -> String {
         let mut out = Vec::new();
         {
             let mut printable = PrintableWriter { to: &mut out, escape, tail: Vec::new() };
@@ -274,13 +274,13 @@ mod tests {
     #[test]
     fn control_characters_and_invalid_bytes_are_replaced() {
         let replaced = |_| "\u{fffd}".to_owned();
-        assert_eq!(print_in_pieces(&[b"a\x1b[2J\x7f\n\tb\xc2\x9bc\x9b"], replaced), "a\u{fffd}[2J\u{fffd}\n\tb\u{fffd}c\u{fffd}");
+        assert_eq!(print_text_in_pieces(&[b"a\x1b[2J\x7f\n\tb\xc2\x9bc\x9b"], replaced), "a\u{fffd}[2J\u{fffd}\n\tb\u{fffd}c\u{fffd}");
     }
 
     #[test]
     fn characters_split_over_pieces_are_joined() {
         let replaced = |_| "\u{fffd}".to_owned();
-        assert_eq!(print_in_pieces(&[b"\xc3", b"\xa4\xc2", b"\x9b\xe2\x82", b"\xac\xe2"], replaced), "\u{e4}\u{fffd}\u{20ac}\u{fffd}");
+        assert_eq!(print_text_in_pieces(&[b"\xc3", b"\xa4\xc2", b"\x9b\xe2\x82", b"\xac\xe2"], replaced), "\u{e4}\u{fffd}\u{20ac}\u{fffd}");
     }
 
     #[test]
@@ -288,7 +288,7 @@ mod tests {
         let name = "a\u{1b}[2J\u{7f}\u{9b}\u{202e}\u{e4}";
         let text = serde_json::to_string(&name).unwrap();
         let whole = String::from_utf8(json_text(&name).unwrap()).unwrap();
-        for out in [print_in_pieces(&[text.as_bytes()], escape_in_json), whole.trim_end().to_owned()] {
+        for out in [print_text_in_pieces(&[text.as_bytes()], escape_in_json), whole.trim_end().to_owned()] {
             assert!(!out.contains(escape::is_unprintable), "{out:?}");
             assert_eq!(serde_json::from_str::<String>(&out).unwrap(), name);
         }

@@ -6,12 +6,12 @@ use std::io;
 use std::process::ExitCode;
 
 /// Exit status if trodden itself fails. If a program that trodden runs fails, trodden ends with that program's status.
-pub const FAILURE_STATUS: u8 = 2;
+pub const FAILURE_EXIT_STATUS: u8 = 2;
 
 /// Flushes standard output, prints the error if there is one, and returns the exit status.
-pub fn finish(ended: Result<ExitCode>) -> ExitCode {
+pub fn print_error_and_exit_code(ended: Result<ExitCode>) -> ExitCode {
     let ended = ended.and_then(|status| {
-        output::finish()?;
+        output::flush_standard_output()?;
         Ok(status)
     });
     match ended {
@@ -19,14 +19,14 @@ pub fn finish(ended: Result<ExitCode>) -> ExitCode {
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             notes::fail(notes::reasons(&error));
-            ExitCode::from(FAILURE_STATUS)
+            ExitCode::from(FAILURE_EXIT_STATUS)
         }
     }
 }
 
 /// Prints what clap reports for a command line: help, the version, or an error.
 pub fn print_clap_output(output: &clap::Error) -> Result<ExitCode> {
-    let status = ExitCode::from(u8::try_from(output.exit_code()).unwrap_or(FAILURE_STATUS));
+    let status = ExitCode::from(u8::try_from(output.exit_code()).unwrap_or(FAILURE_EXIT_STATUS));
     match output.print() {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(status),
         printed => printed.context("cannot write to standard output").map(|()| status),

@@ -1,9 +1,9 @@
 //! Fetches, builds and runs the real-world programs of `corpus/`. Each program has a recipe, which is a shell script.
 
-use crate::input::Input;
+use crate::input::CorpusInput;
 use crate::packages;
 use crate::steps;
-use crate::variant::{TrainingRuns, Variant};
+use crate::variant::{CorpusVariant, TrainingRuns};
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -81,7 +81,7 @@ impl Corpus {
     }
 
     /// Builds a variant of a program, even if its executable is up to date.
-    pub fn build(&self, program: &str, variant: &Variant) -> Result<()> {
+    pub fn build(&self, program: &str, variant: &CorpusVariant) -> Result<()> {
         if let Some(scheme) = variant.scheme() {
             return self.build_with_scheme(program, variant, scheme);
         }
@@ -99,15 +99,15 @@ impl Corpus {
 
     /// Builds a variant that counts only those paths that the program's short run executes. It is made from the default build by
     /// instrumenting that again. `scheme` is the way to number these paths.
-    fn build_with_scheme(&self, program: &str, variant: &Variant, scheme: &str) -> Result<()> {
-        let stored = self.full_profile(program, Input::Train)?;
+    fn build_with_scheme(&self, program: &str, variant: &CorpusVariant, scheme: &str) -> Result<()> {
+        let stored = self.full_profile(program, CorpusInput::Train)?;
         log::info!("building {program} ({})", variant.name());
         let output = self.program(program, variant);
         if let Some(folder) = output.parent() {
             std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
         }
         let mut instrument = Command::new(steps::programs_folder().join("trodden"));
-        instrument.arg("instrument").arg(self.program(program, &Variant::trodden())).arg("-o").arg(output);
+        instrument.arg("instrument").arg(self.program(program, &CorpusVariant::trodden())).arg("-o").arg(output);
         instrument.env(steps::LABORATORY_VARIABLE, format!("--scheme {scheme}"));
         steps::output(instrument.arg("--interesting").arg(&stored)).map(drop)
     }
@@ -118,8 +118,10 @@ impl Corpus {
             TrainingRuns::TrainAndSuite if self.suite_runs(program)? == 0 => {
                 bail!("{program} has no test suite, which this variant needs. Add one to corpus/programs/{program}.sh, or omit the variant")
             }
-            TrainingRuns::TrainAndSuite => self.profile_inputs(program, &[Input::Train, Input::Suite], trained.file_name_part())?,
-            TrainingRuns::Train => self.profile_inputs(program, &[Input::Train], trained.file_name_part())?,
+            TrainingRuns::TrainAndSuite => {
+                self.profile_inputs(program, &[CorpusInput::Train, CorpusInput::Suite], trained.file_name_part())?
+            }
+            TrainingRuns::Train => self.profile_inputs(program, &[CorpusInput::Train], trained.file_name_part())?,
         };
         let file = stored.with_extension(trained.export_format());
         let mut export = Command::new(steps::programs_folder().join("trodden"));
@@ -129,14 +131,14 @@ impl Corpus {
 
     /// Builds a program with trodden's default settings, runs it, and returns the file with the run's profile. Fails if the program cannot
     /// be built or run, or if the run wrote no counts.
-    pub fn full_profile(&self, program: &str, input: Input) -> Result<PathBuf> {
+    pub fn full_profile(&self, program: &str, input: CorpusInput) -> Result<PathBuf> {
         self.profile_inputs(program, &[input], input.name())
     }
 
     /// Builds a program with trodden's default settings, runs it on each of the inputs, and returns the file with the sum of the profiles.
     /// The file's name contains `name`.
-    fn profile_inputs(&self, program: &str, inputs: &[Input], name: &str) -> Result<PathBuf> {
-        let trodden = Variant::trodden();
+    fn profile_inputs(&self, program: &str, inputs: &[CorpusInput], name: &str) -> Result<PathBuf> {
+        let trodden = CorpusVariant::trodden();
         self.create_inputs(program)?;
         self.build_once(program, &trodden)?;
         for input in inputs {
@@ -157,7 +159,7 @@ impl Corpus {
     }
 
     /// Builds a variant of a program if its executable is missing, or is older than trodden's own programs with which it was built.
-    pub fn build_once(&self, program: &str, variant: &Variant) -> Result<()> {
+    pub fn build_once(&self, program: &str, variant: &CorpusVariant) -> Result<()> {
         let changed = |path: PathBuf| std::fs::metadata(path).and_then(|m| m.modified()).ok();
         let tools = variant.tools().into_iter().filter_map(changed).max();
         let is_up_to_date = changed(self.program(program, variant)).is_some_and(|built| tools.is_none_or(|tools| tools < built));
@@ -166,13 +168,13 @@ impl Corpus {
 
     /// Runs a variant of a program and returns a checksum of the program's output. `runner` is a command that runs the program, such as
     /// `perf stat`; if it is empty, the program is run directly.
-    pub fn run(&self, program: &str, variant: &Variant, input: Input, runner: &str) -> Result<String> {
+    pub fn run(&self, program: &str, variant: &CorpusVariant, input: CorpusInput, runner: &str) -> Result<String> {
         self.run_build(&variant.folder(), program, variant, input, runner)
     }
 
     /// Runs a variant of a program like [`Corpus::run`], but removes its debug information before. It is meant for runners that cannot read
     /// clang's debug information.
-    pub fn run_stripped(&self, program: &str, variant: &Variant, input: Input, runner: &str) -> Result<String> {
+    pub fn run_stripped(&self, program: &str, variant: &CorpusVariant, input: CorpusInput, runner: &str) -> Result<String> {
         let build = format!("{}-stripped", variant.folder());
         let folder = self.folder.join("bin").join(&build);
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
@@ -182,7 +184,7 @@ impl Corpus {
         self.run_build(&build, program, variant, input, runner)
     }
 
-    fn run_build(&self, build: &str, program: &str, variant: &Variant, input: Input, runner: &str) -> Result<String> {
+    fn run_build(&self, build: &str, program: &str, variant: &CorpusVariant, input: CorpusInput, runner: &str) -> Result<String> {
         let counts = self.counts_folder(program, variant, input);
         // Old counts must be removed, because the instrumented program would add its own counts to them.
         if counts.exists() {
@@ -197,13 +199,13 @@ impl Corpus {
         Ok(steps::output(&mut command)?.trim().to_owned())
     }
 
-    fn counts_folder(&self, program: &str, variant: &Variant, input: Input) -> PathBuf {
+    fn counts_folder(&self, program: &str, variant: &CorpusVariant, input: CorpusInput) -> PathBuf {
         self.folder.join("counts").join(variant.folder()).join(format!("{program}.{}", input.name()))
     }
 
     /// Returns the path of the profile that `trodden record` wrote during the last run of a sampled variant. The profile covers all
     /// processes of the run.
-    pub fn sampled_profile(&self, program: &str, variant: &Variant, input: Input) -> PathBuf {
+    pub fn sampled_profile(&self, program: &str, variant: &CorpusVariant, input: CorpusInput) -> PathBuf {
         self.counts_folder(program, variant, input).join("sampled.trodden")
     }
 
@@ -215,7 +217,7 @@ impl Corpus {
 
     /// Runs a program that [`Corpus::build_as`] has built, with the given environment variables. Returns a checksum of the program's
     /// output.
-    pub fn run_as(&self, build: &str, program: &str, input: Input, runner: &str, variables: &[(&str, OsString)]) -> Result<String> {
+    pub fn run_as(&self, build: &str, program: &str, input: CorpusInput, runner: &str, variables: &[(&str, OsString)]) -> Result<String> {
         let mut command = self.recipe_command(input.name(), program);
         command.envs(variables.iter().map(|(k, v)| (k, v))).env("BUILD", build).env("RUNNER", runner);
         Ok(steps::output(&mut command)?.trim().to_owned())
@@ -232,7 +234,7 @@ impl Corpus {
     }
 
     /// Returns the path of the executable of a program's variant.
-    pub fn program(&self, program: &str, variant: &Variant) -> PathBuf {
+    pub fn program(&self, program: &str, variant: &CorpusVariant) -> PathBuf {
         self.folder.join("bin").join(variant.folder()).join(program)
     }
 
@@ -243,12 +245,12 @@ impl Corpus {
     }
 
     /// Returns the path of the log of a variant's last build.
-    pub fn build_log(&self, program: &str, variant: &Variant) -> PathBuf {
+    pub fn build_log(&self, program: &str, variant: &CorpusVariant) -> PathBuf {
         self.folder.join("build").join(variant.folder()).join(format!("{program}.log"))
     }
 
     /// Returns how long the last build of a variant took, in seconds; `None` if this was not measured.
-    pub fn build_seconds(&self, program: &str, variant: &Variant) -> Option<f64> {
+    pub fn build_seconds(&self, program: &str, variant: &CorpusVariant) -> Option<f64> {
         let file = self.folder.join("build").join(variant.folder()).join(format!("{program}.seconds"));
         std::fs::read_to_string(file).ok()?.trim().parse().ok()
     }

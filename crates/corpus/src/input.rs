@@ -4,7 +4,7 @@ use clap::ValueEnum;
 
 /// An input for the programs of the corpus. Each program has its own files for the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Input {
+pub enum CorpusInput {
     /// An input that takes about half a second.
     Train,
     /// An input that takes about two seconds.
@@ -13,13 +13,13 @@ pub enum Input {
     Suite,
 }
 
-impl Input {
+impl CorpusInput {
     /// Returns the name by which recipes call the input.
     pub fn name(self) -> &'static str {
         match self {
-            Input::Train => "train",
-            Input::Ref => "ref",
-            Input::Suite => "suite",
+            CorpusInput::Train => "train",
+            CorpusInput::Ref => "ref",
+            CorpusInput::Suite => "suite",
         }
     }
 }

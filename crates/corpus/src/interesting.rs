@@ -1,17 +1,17 @@
 //! Builds a corpus program twice: so that it counts all paths, and so that it counts only the interesting paths, which are given.
 
 use crate::corpus::Corpus;
-use crate::input::Input;
+use crate::input::CorpusInput;
 use crate::oracle::trodden;
 use crate::steps;
-use crate::variant::Variant;
+use crate::variant::CorpusVariant;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
 /// A corpus program that counts all paths, and a profile of it. From both, builds can be made that count only interesting paths.
 pub struct InterestingBuilds {
     program: String,
-    input: Input,
+    input: CorpusInput,
     /// The file with the profile of the program that counts all paths.
     pub full: PathBuf,
     folder: PathBuf,
@@ -19,8 +19,8 @@ pub struct InterestingBuilds {
 
 impl InterestingBuilds {
     /// Builds a program so that it counts all paths, and runs it on an input.
-    pub fn prepare(corpus: &Corpus, program: &str, input: Input) -> Result<InterestingBuilds> {
-        let variant = Variant::trodden();
+    pub fn prepare(corpus: &Corpus, program: &str, input: CorpusInput) -> Result<InterestingBuilds> {
+        let variant = CorpusVariant::trodden();
         corpus.fetch(program)?;
         corpus.build_once(program, &variant)?;
         corpus.create_inputs(program)?;
@@ -36,7 +36,7 @@ impl InterestingBuilds {
     /// Runs the program that counts all paths a second time. Returns the file with the new profile.
     pub fn run_full_again(&self, corpus: &Corpus) -> Result<PathBuf> {
         let stored = self.folder.join(format!("{}.{}.again.trodden", self.program, self.input.name()));
-        self.record_profile(corpus, &Variant::trodden().folder(), &stored)?;
+        self.record_profile(corpus, &CorpusVariant::trodden().folder(), &stored)?;
         Ok(stored)
     }
 
@@ -46,7 +46,7 @@ impl InterestingBuilds {
         let build = format!("interesting-{scheme}");
         let place = corpus.folder().join("bin").join(&build);
         std::fs::create_dir_all(&place).with_context(|| format!("cannot create {}", place.display()))?;
-        let full = corpus.program(&self.program, &Variant::trodden());
+        let full = corpus.program(&self.program, &CorpusVariant::trodden());
         let mut instrument = trodden();
         instrument.arg("instrument").arg(full).arg("-o").arg(place.join(&self.program)).args(["--interesting", set]);
         instrument.env(steps::LABORATORY_VARIABLE, format!("--scheme {scheme}"));
@@ -62,7 +62,7 @@ impl InterestingBuilds {
         let build = "interesting-table";
         let place = corpus.folder().join("bin").join(build);
         std::fs::create_dir_all(&place).with_context(|| format!("cannot create {}", place.display()))?;
-        let full = corpus.program(&self.program, &Variant::trodden());
+        let full = corpus.program(&self.program, &CorpusVariant::trodden());
         let mut instrument = trodden();
         instrument.arg("instrument").arg(full).arg("-o").arg(place.join(&self.program));
         steps::output(instrument.env(steps::LABORATORY_VARIABLE, "--table-slots 262144"))?;

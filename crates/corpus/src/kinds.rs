@@ -1,6 +1,6 @@
 //! The table of all ways to build a program of the corpus. Most entries measure a profiler.
 
-use crate::input::Input;
+use crate::input::CorpusInput;
 
 #[derive(Debug)]
 pub struct BuildKind {
@@ -56,7 +56,7 @@ impl TrainingRuns {
     /// Returns the part that names these runs in the file name of their profile.
     pub fn file_name_part(self) -> &'static str {
         match self {
-            TrainingRuns::Train => Input::Train.name(),
+            TrainingRuns::Train => CorpusInput::Train.name(),
             TrainingRuns::TrainAndSuite => "tests",
         }
     }
@@ -113,7 +113,7 @@ const TRODDEN_BUILD: BuildKind = BuildKind {
     ..OTHER_PROFILER_BUILD
 };
 
-/// All ways to build a program. [`crate::Variant`] expects the plain build first and trodden's default build second.
+/// All ways to build a program. [`crate::CorpusVariant`] expects the plain build first and trodden's default build second.
 pub static BUILD_KINDS: &[BuildKind] = &[
     PLAIN_BUILD,
     TRODDEN_BUILD,

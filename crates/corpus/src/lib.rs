@@ -19,6 +19,6 @@ pub mod steps;
 mod variant;
 
 pub use corpus::{Corpus, script};
-pub use input::Input;
+pub use input::CorpusInput;
 pub use kinds::TrainingRuns;
-pub use variant::Variant;
+pub use variant::CorpusVariant;

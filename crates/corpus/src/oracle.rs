@@ -1,16 +1,16 @@
 //! Checks profiles of corpus programs with the oracles (`crates/oracle`), which count executions in other ways.
 
 use crate::corpus::Corpus;
-use crate::input::Input;
+use crate::input::CorpusInput;
 use crate::steps::{self, build_trodden};
-use crate::variant::Variant;
+use crate::variant::CorpusVariant;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
 /// Builds trodden and its oracles. Returns the path of `trodden-oracle`.
 pub fn build_oracle() -> Result<PathBuf> {
     let release = build_trodden()?;
-    steps::run(steps::cargo().args(["build", "--release", "--package", "trodden-oracle"]))?;
+    steps::run(steps::cargo_command().args(["build", "--release", "--package", "trodden-oracle"]))?;
     Ok(release.join("trodden-oracle"))
 }
 
@@ -21,7 +21,7 @@ pub fn trodden() -> std::process::Command {
 
 /// Runs a program that trodden has built, and compares its counts with those of the oracles. Returns the report, in which details follow
 /// the line for each oracle and process. Fails if the run or an oracle fails and the report contains no difference that explains it.
-pub fn check_run(corpus: &Corpus, program: &str, variant: &Variant, input: Input, oracle: &Path) -> Result<String> {
+pub fn check_run(corpus: &Corpus, program: &str, variant: &CorpusVariant, input: CorpusInput, oracle: &Path) -> Result<String> {
     let report = corpus.folder().join(format!("{program}.{}.{}.verdict", variant.folder(), input.name()));
     if report.exists() {
         std::fs::remove_file(&report).with_context(|| format!("cannot remove {}", report.display()))?;

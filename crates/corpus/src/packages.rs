@@ -16,80 +16,83 @@ pub struct RequiredPackage {
     provided: &'static str,
 }
 
-const fn required_package(package: &'static str, provided: &'static str) -> RequiredPackage {
+const fn describe_required_package(package: &'static str, provided: &'static str) -> RequiredPackage {
     RequiredPackage { package, provided }
 }
 
 /// Packages that are needed to build and use trodden.
 const TOOLCHAIN_PACKAGES: &[RequiredPackage] = &[
-    required_package("gcc", "gcc"),
-    required_package("libc6-dev", "/usr/include/stdio.h"),
-    required_package("binutils", "objcopy"),
-    required_package("make", "make"),
-    required_package("pkg-config", "pkg-config"),
-    required_package("libsqlite3-dev", "/usr/include/sqlite3.h"),
-    required_package("libzstd-dev", "/usr/include/zstd.h"),
-    required_package("clang-22", "clang-22"),
-    required_package("lld-22", "ld.lld-22"),
-    required_package("llvm-22", "llvm-ar-22"),
+    describe_required_package("gcc", "gcc"),
+    describe_required_package("libc6-dev", "/usr/include/stdio.h"),
+    describe_required_package("binutils", "objcopy"),
+    describe_required_package("make", "make"),
+    describe_required_package("pkg-config", "pkg-config"),
+    describe_required_package("libsqlite3-dev", "/usr/include/sqlite3.h"),
+    describe_required_package("libzstd-dev", "/usr/include/zstd.h"),
+    describe_required_package("clang-22", "clang-22"),
+    describe_required_package("lld-22", "ld.lld-22"),
+    describe_required_package("llvm-22", "llvm-ar-22"),
 ];
 
 /// Packages that are needed to fetch and unpack Debian source packages.
 const FETCHING_PACKAGES: &[RequiredPackage] = &[
-    required_package("dpkg-dev", "dpkg-source"),
-    required_package("patch", "patch"),
-    required_package("xz-utils", "xz"),
-    required_package("bzip2", "bzip2"),
-    required_package("ca-certificates", "/etc/ssl/certs/ca-certificates.crt"),
+    describe_required_package("dpkg-dev", "dpkg-source"),
+    describe_required_package("patch", "patch"),
+    describe_required_package("xz-utils", "xz"),
+    describe_required_package("bzip2", "bzip2"),
+    describe_required_package("ca-certificates", "/etc/ssl/certs/ca-certificates.crt"),
 ];
 
 /// Packages that the tests need in addition to [`TOOLCHAIN_PACKAGES`].
 const TEST_PACKAGES: &[RequiredPackage] = &[
-    required_package("libclang-rt-22-dev", "/usr/lib/llvm-22/lib/clang/22/lib/linux/libclang_rt.profile-x86_64.a"),
-    required_package("clang-19", "clang-19"),
-    required_package("lld-19", "ld.lld-19"),
-    required_package("llvm-19", "llvm-profdata-19"),
-    required_package("libclang-rt-19-dev", "/usr/lib/llvm-19/lib/clang/19/lib/linux/libclang_rt.profile-x86_64.a"),
-    required_package("g++", "g++"),
-    required_package("cmake", "cmake"),
-    required_package("libtool", "libtoolize"),
-    required_package("autoconf", "autoconf"),
-    required_package("automake", "automake"),
-    required_package("ccache", "ccache"),
-    required_package("qemu-user", "qemu-x86_64"),
-    required_package("openmpi-bin", "mpirun.openmpi"),
-    required_package("libopenmpi-dev", "/usr/lib/x86_64-linux-gnu/openmpi/include/mpi.h"),
-    required_package("mpich", "mpirun.mpich"),
-    required_package("libmpich-dev", "/usr/include/x86_64-linux-gnu/mpich/mpi.h"),
-    required_package("gfortran", "gfortran"),
-    required_package("babeltrace2", "babeltrace2"),
-    required_package("unison", "unison"),
-    required_package("chromium", "chromium"),
-    required_package("chromium-driver", "chromedriver"),
-    required_package("python3", "python3"),
-    required_package("python3-jsonschema", "/usr/lib/python3/dist-packages/jsonschema/__init__.py"),
-    required_package("zstd", "zstd"),
+    describe_required_package("libclang-rt-22-dev", "/usr/lib/llvm-22/lib/clang/22/lib/linux/libclang_rt.profile-x86_64.a"),
+    describe_required_package("clang-19", "clang-19"),
+    describe_required_package("lld-19", "ld.lld-19"),
+    describe_required_package("llvm-19", "llvm-profdata-19"),
+    describe_required_package("libclang-rt-19-dev", "/usr/lib/llvm-19/lib/clang/19/lib/linux/libclang_rt.profile-x86_64.a"),
+    describe_required_package("g++", "g++"),
+    describe_required_package("cmake", "cmake"),
+    describe_required_package("libtool", "libtoolize"),
+    describe_required_package("autoconf", "autoconf"),
+    describe_required_package("automake", "automake"),
+    describe_required_package("ccache", "ccache"),
+    describe_required_package("qemu-user", "qemu-x86_64"),
+    describe_required_package("openmpi-bin", "mpirun.openmpi"),
+    describe_required_package("libopenmpi-dev", "/usr/lib/x86_64-linux-gnu/openmpi/include/mpi.h"),
+    describe_required_package("mpich", "mpirun.mpich"),
+    describe_required_package("libmpich-dev", "/usr/include/x86_64-linux-gnu/mpich/mpi.h"),
+    describe_required_package("gfortran", "gfortran"),
+    describe_required_package("babeltrace2", "babeltrace2"),
+    describe_required_package("unison", "unison"),
+    describe_required_package("chromium", "chromium"),
+    describe_required_package("chromium-driver", "chromedriver"),
+    describe_required_package("python3", "python3"),
+    describe_required_package("python3-jsonschema", "/usr/lib/python3/dist-packages/jsonschema/__init__.py"),
+    describe_required_package("zstd", "zstd"),
 ];
 
 /// Packages that experiments with corpus programs need in addition to [`TOOLCHAIN_PACKAGES`] and [`FETCHING_PACKAGES`].
 const BENCHMARK_PACKAGES: &[RequiredPackage] = &[
-    required_package("libclang-rt-22-dev", "/usr/lib/llvm-22/lib/clang/22/lib/linux/libclang_rt.profile-x86_64.a"),
-    required_package("g++", "g++"),
-    required_package("valgrind", "valgrind"),
+    describe_required_package("libclang-rt-22-dev", "/usr/lib/llvm-22/lib/clang/22/lib/linux/libclang_rt.profile-x86_64.a"),
+    describe_required_package("g++", "g++"),
+    describe_required_package("valgrind", "valgrind"),
 ];
 
 /// Packages that `trodden-lab experiment waits` needs in addition to [`TOOLCHAIN_PACKAGES`].
 const WAIT_BENCHMARK_PACKAGES: &[RequiredPackage] = &[
-    required_package("openmpi-bin", "mpirun.openmpi"),
-    required_package("libopenmpi-dev", "/usr/lib/x86_64-linux-gnu/openmpi/include/mpi.h"),
-    required_package("otf2-tools", "otf2-print"),
-    required_package("python3-venv", "python3"),
+    describe_required_package("openmpi-bin", "mpirun.openmpi"),
+    describe_required_package("libopenmpi-dev", "/usr/lib/x86_64-linux-gnu/openmpi/include/mpi.h"),
+    describe_required_package("otf2-tools", "otf2-print"),
+    describe_required_package("python3-venv", "python3"),
 ];
 
 /// Packages that `cargo xtask dist --check` needs in addition to [`TOOLCHAIN_PACKAGES`]. It creates minimal Debian systems and an rpm
 /// package.
-const PACKAGE_CHECK_PACKAGES: &[RequiredPackage] =
-    &[required_package("mmdebstrap", "mmdebstrap"), required_package("zstd", "zstd"), required_package("rpm", "rpmbuild")];
+const PACKAGE_CHECK_PACKAGES: &[RequiredPackage] = &[
+    describe_required_package("mmdebstrap", "mmdebstrap"),
+    describe_required_package("zstd", "zstd"),
+    describe_required_package("rpm", "rpmbuild"),
+];
 
 /// A command for which Debian packages must be installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +126,7 @@ impl PackagePurpose {
 
 /// Installs the packages that a command needs, unless they are installed. First logs their names. Fails if a package cannot be installed;
 /// the error names all missing packages.
-pub fn ensure(purpose: PackagePurpose) -> Result<()> {
+pub fn ensure_packages_for(purpose: PackagePurpose) -> Result<()> {
     let missing: Vec<&str> = purpose.required_packages().iter().filter(|n| !is_provided(n.provided)).map(|n| n.package).collect();
     install_packages(&missing)
 }
@@ -146,16 +149,16 @@ pub fn ensure_packages(packages: &[String]) -> Result<()> {
 }
 
 /// Returns true if `packages` is not empty and apt could install all of them.
-pub fn are_offered(packages: &[String]) -> bool {
+pub fn are_packages_offered(packages: &[String]) -> bool {
     let offers = |package: &String| {
         let shown = Command::new("apt-cache").args(["policy", package]).output();
-        shown.is_ok_and(|out| candidate_version(&String::from_utf8_lossy(&out.stdout)).is_some())
+        shown.is_ok_and(|out| parse_candidate_version(&String::from_utf8_lossy(&out.stdout)).is_some())
     };
     !packages.is_empty() && packages.iter().all(offers)
 }
 
 /// Returns the version that apt would install. `policy` is the output of `apt-cache policy` for the package.
-fn candidate_version(policy: &str) -> Option<&str> {
+fn parse_candidate_version(policy: &str) -> Option<&str> {
     policy.lines().find_map(|line| line.trim().strip_prefix("Candidate: ")).filter(|version| *version != "(none)")
 }
 
@@ -207,8 +210,8 @@ mod tests {
 
     #[test]
     fn packages_without_a_candidate_are_not_offered() {
-        assert_eq!(candidate_version("a:\n  Installed: (none)\n  Candidate: 4.04c-4\n  Version table:\n"), Some("4.04c-4"));
-        assert_eq!(candidate_version("a:\n  Installed: (none)\n  Candidate: (none)\n"), None);
-        assert_eq!(candidate_version(""), None);
+        assert_eq!(parse_candidate_version("a:\n  Installed: (none)\n  Candidate: 4.04c-4\n  Version table:\n"), Some("4.04c-4"));
+        assert_eq!(parse_candidate_version("a:\n  Installed: (none)\n  Candidate: (none)\n"), None);
+        assert_eq!(parse_candidate_version(""), None);
     }
 }

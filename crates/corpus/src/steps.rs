@@ -42,12 +42,12 @@ pub fn target_folder() -> PathBuf {
 
 /// Returns a path in cargo's target folder for a file of this process. The file name contains the process ID, so that other processes use
 /// different files.
-pub fn process_file(name: &str, extension: &str) -> PathBuf {
+pub fn path_for_process(name: &str, extension: &str) -> PathBuf {
     target_folder().join(format!("{name}-{}.{extension}", std::process::id()))
 }
 
 /// Returns the command `cargo`, which will run in the root of the checkout.
-pub fn cargo() -> Command {
+pub fn cargo_command() -> Command {
     let mut command = Command::new("cargo");
     command.current_dir(checkout_root());
     command
@@ -55,8 +55,8 @@ pub fn cargo() -> Command {
 
 /// Logs a headline, with the time since the first headline.
 pub fn log_headline(text: &str) {
-    static STARTED: OnceLock<Instant> = OnceLock::new();
-    match STARTED.get_or_init(Instant::now).elapsed().as_secs() {
+    static START_TIME: OnceLock<Instant> = OnceLock::new();
+    match START_TIME.get_or_init(Instant::now).elapsed().as_secs() {
         0 => log::info!("\n== {text}"),
         seconds => log::info!("\n== {text} (after {seconds} s)"),
     }
@@ -151,8 +151,8 @@ pub fn build_trodden() -> Result<PathBuf> {
     match USES_DEBUG_BUILDS.load(Relaxed) {
         // The complete workspace is built, because dependencies would have different features if only some targets were built, and would be
         // compiled again.
-        true => run(cargo().args(["build", "--workspace", "--all-targets"]))?,
-        false => run(cargo().args(["build", "--release", "--package", "trodden", "--package", "trodden-instrument"]))?,
+        true => run(cargo_command().args(["build", "--workspace", "--all-targets"]))?,
+        false => run(cargo_command().args(["build", "--release", "--package", "trodden", "--package", "trodden-instrument"]))?,
     }
     let programs = programs_folder();
     run(Command::new(programs.join("trodden")).arg("drivers"))?;
@@ -162,7 +162,7 @@ pub fn build_trodden() -> Result<PathBuf> {
 /// Builds `trodden-lab` in addition to what [`build_trodden`] builds. Returns the path of `trodden-lab`.
 pub fn build_laboratory() -> Result<PathBuf> {
     let programs = build_trodden()?;
-    run(cargo().args(["build", "--release", "--package", "trodden-lab"]))?;
+    run(cargo_command().args(["build", "--release", "--package", "trodden-lab"]))?;
     Ok(programs.join("trodden-lab"))
 }
 

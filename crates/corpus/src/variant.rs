@@ -18,39 +18,39 @@ const SHARED_FLAGS: &str = "-O2 -g";
 
 /// A way to build and run a program of the corpus.
 #[derive(Clone, Debug)]
-pub struct Variant {
+pub struct CorpusVariant {
     kind: &'static BuildKind,
     options: String,
 }
 
-impl PartialEq for Variant {
-    fn eq(&self, other: &Variant) -> bool {
+impl PartialEq for CorpusVariant {
+    fn eq(&self, other: &CorpusVariant) -> bool {
         self.name() == other.name()
     }
 }
 
-impl Variant {
+impl CorpusVariant {
     /// Parses the name of a variant. For variants that trodden builds, `:` and settings joined by `+` may follow. Fails if the name is
     /// unknown, in which case the error lists all names, or if the variant cannot have settings.
-    pub fn parse(text: &str) -> Result<Variant> {
+    pub fn parse(text: &str) -> Result<CorpusVariant> {
         let (name, options) = text.split_once(':').unwrap_or((text, ""));
         let Some(kind) = BUILD_KINDS.iter().find(|k| k.name == name) else {
-            bail!("unknown variant `{name}`. Choose one of {}, or trodden:OPTIONS", Variant::names().join(", "));
+            bail!("unknown variant `{name}`. Choose one of {}, or trodden:OPTIONS", CorpusVariant::names().join(", "));
         };
         if !options.is_empty() && kind.compiler != BenchCompiler::Trodden {
             bail!("variant `{name}` does not accept options. Use trodden:{options}");
         }
-        Ok(Variant { kind, options: options.replace('+', " ") })
+        Ok(CorpusVariant { kind, options: options.replace('+', " ") })
     }
 
     /// Returns the variant without instrumentation.
-    pub fn plain() -> Variant {
-        Variant { kind: &BUILD_KINDS[0], options: String::new() }
+    pub fn plain() -> CorpusVariant {
+        CorpusVariant { kind: &BUILD_KINDS[0], options: String::new() }
     }
 
     /// Returns the variant that trodden builds with default settings.
-    pub fn trodden() -> Variant {
-        Variant { kind: &BUILD_KINDS[1], options: String::new() }
+    pub fn trodden() -> CorpusVariant {
+        CorpusVariant { kind: &BUILD_KINDS[1], options: String::new() }
     }
 
     /// Returns the names of all variants without additional settings.
@@ -58,7 +58,7 @@ impl Variant {
         BUILD_KINDS.iter().map(|k| k.name).collect()
     }
 
-    /// Returns the name of the variant in the syntax that [`Variant::parse`] accepts.
+    /// Returns the name of the variant in the syntax that [`CorpusVariant::parse`] accepts.
     pub fn name(&self) -> String {
         if self.options.is_empty() { self.kind.name.to_owned() } else { format!("{}:{}", self.kind.name, self.options.replace(' ', "+")) }
     }
@@ -72,13 +72,13 @@ impl Variant {
     /// only in how the program is run have the same folder.
     pub fn folder(&self) -> String {
         let builder = self.kind.build_of.and_then(|name| BUILD_KINDS.iter().find(|k| k.name == name)).unwrap_or(self.kind);
-        let built = Variant { kind: builder, options: self.options.clone() };
+        let built = CorpusVariant { kind: builder, options: self.options.clone() };
         built.name().chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' }).collect()
     }
 
     /// Returns the variant with which this variant is compared; `None` if it is itself such a baseline.
-    pub fn base(&self) -> Option<Variant> {
-        self.kind.base.and_then(|name| Variant::parse(name).ok())
+    pub fn base(&self) -> Option<CorpusVariant> {
+        self.kind.base.and_then(|name| CorpusVariant::parse(name).ok())
     }
 
     /// Returns true if trodden's compilers build the variant.
@@ -126,13 +126,13 @@ impl Variant {
 
     /// Installs the Debian packages with the variant's compiler or simulator, unless it is installed. Fails if it is missing and cannot be
     /// installed.
-    pub fn ensure(&self) -> Result<()> {
+    pub fn ensure_tools_exist(&self) -> Result<()> {
         let Some(tool) = self.required_tool() else { return Ok(()) };
         if steps::is_on_search_path(tool) {
             return Ok(());
         }
         let packages: Vec<String> = self.kind.packages.iter().map(|p| (*p).to_owned()).collect();
-        if !packages::are_offered(&packages) {
+        if !packages::are_packages_offered(&packages) {
             bail!(
                 "{tool} is not installed, and this system's package manager does not offer it. Install {tool} by hand (on Debian: \
                  package {})",
@@ -237,30 +237,30 @@ mod tests {
     }
 
     fn build_variables(name: &str) -> Vec<(&'static str, String)> {
-        let environment = Variant::parse(name).unwrap().build_environment().unwrap();
+        let environment = CorpusVariant::parse(name).unwrap().build_environment().unwrap();
         environment.into_iter().map(|(n, v)| (n, v.into_string().unwrap())).collect()
     }
 
     #[test]
     fn every_variant_and_its_base_parse_by_name() {
-        for name in Variant::names() {
-            let variant = Variant::parse(name).unwrap();
+        for name in CorpusVariant::names() {
+            let variant = CorpusVariant::parse(name).unwrap();
             assert_eq!(variant.name(), name);
             assert_eq!(variant.base().is_some(), variant.kind.base.is_some(), "the base of {name} is not a variant");
             assert!(variant.base().is_none_or(|b| b.base().is_none()), "the base of {name} has a base");
         }
-        assert_eq!((Variant::plain().name().as_str(), Variant::trodden().name().as_str()), ("plain", "trodden"));
-        assert!(Variant::parse("clang").unwrap_err().to_string().contains("clang-edges"));
+        assert_eq!((CorpusVariant::plain().name().as_str(), CorpusVariant::trodden().name().as_str()), ("plain", "trodden"));
+        assert!(CorpusVariant::parse("clang").unwrap_err().to_string().contains("clang-edges"));
     }
 
     #[test]
     fn options_reach_the_plugin_and_give_the_build_its_own_folder() {
-        let variant = Variant::parse("trodden:max-paths=64+chords=off").unwrap();
+        let variant = CorpusVariant::parse("trodden:max-paths=64+chords=off").unwrap();
         assert_eq!(variant.name(), "trodden:max-paths=64+chords=off");
         assert_eq!(variant.folder(), "trodden-max-paths-64-chords-off");
         assert!(build_variables("trodden:max-paths=64+chords=off").contains(&("TRODDEN_INSTRUMENT", "max-paths=64 chords=off".into())));
-        assert_ne!(variant, Variant::trodden());
-        assert!(Variant::parse("gcc:x=1").is_err());
+        assert_ne!(variant, CorpusVariant::trodden());
+        assert!(CorpusVariant::parse("gcc:x=1").is_err());
     }
 
     #[test]
@@ -270,20 +270,20 @@ mod tests {
         assert!(regions.contains(&("CFLAGS", "-O2 -g -fprofile-instr-generate".into())));
         assert!(regions.contains(&("LDFLAGS", "-fprofile-instr-generate".into())));
         assert!(build_variables("gcc-coverage").contains(&("CC", "gcc".into())));
-        assert!(Variant::parse("gcc").unwrap().check_rust_support().is_err());
-        assert!(Variant::trodden().check_rust_support().is_ok());
+        assert!(CorpusVariant::parse("gcc").unwrap().check_rust_support().is_err());
+        assert!(CorpusVariant::trodden().check_rust_support().is_ok());
     }
 
     #[test]
     fn callgrind_runs_the_plain_build() {
-        let callgrind = Variant::parse("callgrind").unwrap();
+        let callgrind = CorpusVariant::parse("callgrind").unwrap();
         assert_eq!(callgrind.folder(), "plain");
         assert!(callgrind.simulator().unwrap().starts_with("valgrind "));
     }
 
     #[test]
     fn sample_variant_runs_the_build_of_sample_off() {
-        let (off, on) = (Variant::parse("sample-off:max-paths=64").unwrap(), Variant::parse("sample:max-paths=64").unwrap());
+        let (off, on) = (CorpusVariant::parse("sample-off:max-paths=64").unwrap(), CorpusVariant::parse("sample:max-paths=64").unwrap());
         assert_eq!((off.folder(), off.is_sampled()), ("sample-off-max-paths-64".into(), false));
         assert_eq!((on.folder(), on.is_sampled()), (off.folder(), true));
         assert_eq!(build_variables("sample"), build_variables("sample-off"));

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use trodden_profile::Profile;
 
 /// Folder in which cargo keeps all builds of a program. It is beside the latest build.
-const ALL_BUILDS_FOLDER: &str = "deps";
+const CARGO_DEPS_FOLDER: &str = "deps";
 
 /// Sets the path of each image to the file that has its build ID, because the file may have been renamed. If a program has several builds,
 /// removes the images whose file no longer exists.
@@ -42,7 +42,7 @@ fn list_candidate_files(path: &Path) -> Vec<PathBuf> {
     let mut all = vec![path.to_owned()];
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return all };
     let begin = format!("{}_", name.to_string_lossy().replace('-', "_"));
-    let entries = fs::read_dir(folder.join(ALL_BUILDS_FOLDER)).into_iter().flatten().flatten();
+    let entries = fs::read_dir(folder.join(CARGO_DEPS_FOLDER)).into_iter().flatten().flatten();
     let is_build = |file: &PathBuf| {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         name.replace('-', "_").starts_with(&begin) && file.extension().is_none()

@@ -40,13 +40,13 @@ struct AddedCoverage<'t> {
 
 /// Collects the coverage of a suite's tests, one run at a time.
 #[derive(Default)]
-pub struct CoverageOfTests {
+pub struct SuiteCoverageBuilder {
     suite: Suite,
     lines: BTreeMap<String, BTreeSet<CoveredLine>>,
     all: BTreeSet<CoveredLine>,
 }
 
-impl CoverageOfTests {
+impl SuiteCoverageBuilder {
     /// Adds the profile of a run. `counts` has the counts of the lines to consider. Fails if earlier runs are of a different build.
     pub fn add(&mut self, profile: &Profile, counts: &LineExecutions) -> Result<()> {
         self.suite.add(profile)?;
@@ -57,7 +57,7 @@ impl CoverageOfTests {
     }
 
     /// Combines the runs of each test, and returns the suite's coverage.
-    pub fn finish(mut self) -> SuiteCoverage {
+    pub fn into_suite_coverage(mut self) -> SuiteCoverage {
         let test = |t: trodden_analysis::suite::SuiteTest| {
             let lines = self.lines.remove(&t.name).unwrap_or_default();
             TestCoverage { name: t.name, lines, paths: t.paths, duration_ns: t.duration_ns }
@@ -94,7 +94,7 @@ impl SuiteCoverage {
 
 /// Returns the lines of the working tree that differ from a commit.
 pub fn changed_lines(commit: &str) -> Result<ChangedLines> {
-    let difference = git::diff(commit)?;
+    let difference = git::diff_against_revision(commit)?;
     ChangedLines::from_new_files(&difference.text, difference.root.as_deref()).context("cannot parse the output of `git diff`")
 }
 

@@ -7,7 +7,7 @@
 use crate::end_of_call::end_of_call;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use trodden_report::Name;
+use trodden_report::DemangledName;
 use trodden_report::coverage::escape_html;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,7 +69,7 @@ impl CaveatReason {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Caveat {
+pub struct CoverageCaveat {
     /// The name of the source file in the coverage mapping.
     pub file: String,
     /// The function's first line; 0 if its source regions are unknown.
@@ -79,9 +79,9 @@ pub struct Caveat {
     pub reason: CaveatReason,
 }
 
-impl Caveat {
+impl CoverageCaveat {
     pub fn name(&self) -> String {
-        Name::from_linkage(crate::demangled::linkage_name(&self.function)).short
+        DemangledName::from_linkage(crate::demangled::linkage_name(&self.function)).short
     }
 
     pub fn remark(&self) -> String {
@@ -99,8 +99,8 @@ impl Caveat {
 
 /// Marks functions with caveats in the output of `llvm-cov show`, by a box below the function's first line. `only_file` is the file's name
 /// if there is only one file, because `llvm-cov` then prints no file names.
-pub fn mark_sources(shown: &str, only_file: Option<&str>, caveats: &[Caveat]) -> String {
-    let mut by_place: BTreeMap<(&str, u64), Vec<&Caveat>> = BTreeMap::new();
+pub fn mark_sources(shown: &str, only_file: Option<&str>, caveats: &[CoverageCaveat]) -> String {
+    let mut by_place: BTreeMap<(&str, u64), Vec<&CoverageCaveat>> = BTreeMap::new();
     for caveat in caveats {
         by_place.entry((&caveat.file, caveat.line)).or_default().push(caveat);
     }
@@ -109,7 +109,7 @@ pub fn mark_sources(shown: &str, only_file: Option<&str>, caveats: &[Caveat]) ->
         out.push_str(line);
         let text = line.trim_end();
         if let Some(name) = text.strip_suffix(':').filter(|name| !name.starts_with(' ')) {
-            let has_name = |caveat: &&Caveat| caveat.function == name || caveat.name() == name;
+            let has_name = |caveat: &&CoverageCaveat| caveat.function == name || caveat.name() == name;
             file = caveats.iter().find(has_name).map_or(name, |caveat| &caveat.file);
         }
         let number = text.split_once('|').and_then(|(number, _)| number.trim().parse().ok());
@@ -126,7 +126,7 @@ pub fn mark_sources(shown: &str, only_file: Option<&str>, caveats: &[Caveat]) ->
 
 /// Marks functions with caveats in an HTML page from `llvm-cov show`, by a box below the function's first line. Returns the page, and the
 /// caveats whose line is not on the page.
-pub fn mark_page<'c>(page: &str, caveats: &[&'c Caveat]) -> (String, Vec<&'c Caveat>) {
+pub fn mark_page<'c>(page: &str, caveats: &[&'c CoverageCaveat]) -> (String, Vec<&'c CoverageCaveat>) {
     let (mut page, mut unmarked) = (page.to_owned(), Vec::new());
     for caveat in caveats.iter().rev() {
         let number = caveat.line;
@@ -147,9 +147,9 @@ const END_OF_CODE: &str = "</pre>";
 
 /// Finds the last lines of calls in source files, each of which is read only once.
 #[derive(Default)]
-pub struct CallEnds(BTreeMap<String, Option<Vec<String>>>);
+pub struct CallEndCache(BTreeMap<String, Option<Vec<String>>>);
 
-impl CallEnds {
+impl CallEndCache {
     /// Returns the last line of the call that begins at a line and column; `None` if it cannot be determined or the file cannot be read.
     pub fn last_line(&mut self, file: &str, position: (u64, u64)) -> Option<u64> {
         let read = || Some(std::fs::read_to_string(file).ok()?.lines().map(str::to_owned).collect());
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn boxes_are_below_the_first_lines_of_functions() {
-        let caveat = Caveat { file: "/x/a.c".into(), line: 4, function: "a.c:f".into(), reason: CaveatReason::TailCall };
+        let caveat = CoverageCaveat { file: "/x/a.c".into(), line: 4, function: "a.c:f".into(), reason: CaveatReason::TailCall };
         let shown = "/x/b.c:\n    4|      1|int f;\n/x/a.c:\n    4|      1|int f(void) {\n    5|      1|  4|\n";
         let marked = mark_sources(shown, None, &[caveat]);
         let lines: Vec<&str> = marked.lines().collect();
@@ -174,7 +174,8 @@ mod tests {
 
     #[test]
     fn boxes_on_pages_are_below_the_code_of_first_lines() {
-        let caveat = |line, function: &str| Caveat { file: "/x/a.c".into(), line, function: function.into(), reason: CaveatReason::Forked };
+        let caveat =
+            |line, function: &str| CoverageCaveat { file: "/x/a.c".into(), line, function: function.into(), reason: CaveatReason::Forked };
         let row =
             |line| format!("<tr><td><a name='L{line}' href='#L{line}'><pre>{line}</pre></a></td><td class='code'><pre>}}</pre></td></tr>");
         let page = format!("{}{}", row(4), row(44));

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use trodden_report::Name;
+use trodden_report::DemangledName;
 
 /// Extracts the linkage name from the name by which LLVM's profiles identify a function. For a local function, that name starts with the
 /// source file.
@@ -13,7 +13,7 @@ pub fn linkage_name(name: &str) -> &str {
 /// Demangles a function's name in the output of `llvm-cov`. The name of a local function keeps its prefix: `file.cc:local`.
 fn demangle(exported: &str) -> String {
     let (file, linkage) = exported.rsplit_once(':').unwrap_or(("", exported));
-    let full = Name::from_linkage(linkage).full;
+    let full = DemangledName::from_linkage(linkage).full;
     match file {
         _ if full == linkage => exported.to_owned(),
         "" => full,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use trodden_analysis::suite::{Suite, SuitePathKey};
 use trodden_profile::Profile;
-use trodden_report::Name;
+use trodden_report::DemangledName;
 use trodden_report::escape;
 use trodden_report::words::plural;
 
@@ -83,7 +83,8 @@ fn taken_paths(profiles: [&NamedCoverage; 2]) -> Result<[BTreeSet<SuitePathKey>;
 
 fn function_names(profiles: &[&Profile]) -> BTreeMap<trodden_analysis::isolate::UnitFunction, String> {
     let units = profiles.iter().flat_map(|p| &p.images).flat_map(|i| &i.units);
-    let named = units.flat_map(|u| u.map.functions.iter().enumerate().map(|(at, f)| ((u.unit, at), Name::from_linkage(&f.name).short)));
+    let named =
+        units.flat_map(|u| u.map.functions.iter().enumerate().map(|(at, f)| ((u.unit, at), DemangledName::from_linkage(&f.name).short)));
     named.collect()
 }
 

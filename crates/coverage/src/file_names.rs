@@ -5,12 +5,12 @@
 //! with different options.
 
 use crate::demangled::linkage_name;
-use crate::sections::{Mapping, hash_name};
+use crate::sections::{ImageCoverageMapping, hash_name};
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_analysis::changes::normalize;
 use trodden_profile::{ImageProfile, Profile};
-use trodden_report::{Function, View};
+use trodden_report::{Function, ProfileView};
 
 /// For each image of a profile, matches the names of its source files. The entry is `None` if the image has no coverage mapping.
 #[derive(Debug, Default)]
@@ -18,7 +18,10 @@ pub struct FileNames(Vec<Option<ImageFiles>>);
 
 impl FileNames {
     /// Matches the file names of the given images. Fails if a mapping is corrupt.
-    pub fn new<'m>(view: &View, images: impl IntoIterator<Item = (&'m ImageProfile, &'m Mapping)>) -> Result<FileNames> {
+    pub fn new<'m>(
+        view: &ProfileView,
+        images: impl IntoIterator<Item = (&'m ImageProfile, &'m ImageCoverageMapping)>,
+    ) -> Result<FileNames> {
         let mut all = FileNames::default();
         all.0.resize_with(view.profile.images.len(), || None);
         for (image, mapping) in images {
@@ -31,17 +34,17 @@ impl FileNames {
 
     /// Translates the file name `in_code`, from debug information, to the file's name in the image's coverage mapping; `None` if the
     /// mapping does not contain the file.
-    pub fn in_mapping(&self, profile: &Profile, image: &ImageProfile, in_code: &str) -> Option<String> {
-        self.0.get(image_index(profile, image)?)?.as_ref()?.in_mapping(in_code)
+    pub fn name_in_mapping(&self, profile: &Profile, image: &ImageProfile, in_code: &str) -> Option<String> {
+        self.0.get(image_index(profile, image)?)?.as_ref()?.name_in_mapping(in_code)
     }
 
     /// Returns the files whose two names differ, as a map from the name in the coverage mapping to the name in debug information. `in_code`
     /// lists the names in debug information.
-    pub fn renamed<'f>(&self, in_code: impl IntoIterator<Item = &'f str> + Clone) -> BTreeMap<String, &'f str> {
+    pub fn renamed_files<'f>(&self, in_code: impl IntoIterator<Item = &'f str> + Clone) -> BTreeMap<String, &'f str> {
         let mut renamed = BTreeMap::new();
         for files in self.0.iter().flatten() {
             for name in in_code.clone() {
-                renamed.extend(files.in_mapping(name).filter(|file| file != name).map(|file| (file, name)));
+                renamed.extend(files.name_in_mapping(name).filter(|file| file != name).map(|file| (file, name)));
             }
         }
         renamed
@@ -62,7 +65,11 @@ struct ImageFiles {
 impl ImageFiles {
     /// Matches file names by functions: the two names of a file are those in which the mapping and debug information place the same
     /// functions.
-    fn new<'f, 'a: 'f>(mapping: &Mapping, image: &ImageProfile, functions: impl Iterator<Item = &'f Function<'a>>) -> Result<ImageFiles> {
+    fn new<'f, 'a: 'f>(
+        mapping: &ImageCoverageMapping,
+        image: &ImageProfile,
+        functions: impl Iterator<Item = &'f Function<'a>>,
+    ) -> Result<ImageFiles> {
         let mut code: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
         for function in functions.filter(|f| !f.name.linkage.is_empty()) {
             code.entry(&function.name.linkage).or_default().extend(function.file().map(normalize));
@@ -88,7 +95,7 @@ impl ImageFiles {
         Ok(ImageFiles { files, folders: folders.into_iter().map(|f| f.0).collect() })
     }
 
-    fn in_mapping(&self, in_code: &str) -> Option<String> {
+    fn name_in_mapping(&self, in_code: &str) -> Option<String> {
         let in_code = normalize(in_code);
         let renamed = |(folder, other): &(String, String)| Some(normalize(&format!("{folder}{}", in_code.strip_prefix(other.as_str())?)));
         let renamed = self.folders.iter().filter_map(renamed).find(|file| self.files.contains(file));
@@ -118,7 +125,7 @@ mod tests {
         assert_eq!((found("/x/a.c", "/x/a.c"), found("/x/a.c", "/x/b.c"), found("xa.c", "a.c")), (None, None, None));
         let files = ["/x/sub/a.c", "/home/me/b.c"].map(str::to_owned).into();
         let names = ImageFiles { files, folders: vec![("/x/".into(), "/home/me/".into())] };
-        assert_eq!(names.in_mapping("/home/me/./sub/a.c").as_deref(), Some("/x/sub/a.c"));
-        assert_eq!((names.in_mapping("/home/me/b.c").as_deref(), names.in_mapping("/home/me/c.c")), (Some("/home/me/b.c"), None));
+        assert_eq!(names.name_in_mapping("/home/me/./sub/a.c").as_deref(), Some("/x/sub/a.c"));
+        assert_eq!((names.name_in_mapping("/home/me/b.c").as_deref(), names.name_in_mapping("/home/me/c.c")), (Some("/home/me/b.c"), None));
     }
 }

@@ -9,7 +9,7 @@ use trodden_unit::{EdgeKind, FunctionMap};
 
 /// What happens to an exception that a call throws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Handling {
+pub enum LandingPadHandling {
     Passed,
     /// The code of this inlining scope (a function and the call that it was inlined at) catches the exception and continues.
     Caught(u32),
@@ -19,7 +19,7 @@ pub enum Handling {
 
 /// Determines what happens to exceptions that reach a landing pad. Follows executed edges to the handlers that catch the exceptions, or to
 /// the exits through which they leave the function.
-pub fn find_handling(function: &Function, paths: &FunctionPaths, landing: Node) -> Handling {
+pub fn find_handling(function: &Function, paths: &FunctionPaths, landing: Node) -> LandingPadHandling {
     let map = function.map;
     let mut executed: BTreeMap<Node, Vec<(EdgeKind, Node)>> = BTreeMap::new();
     for (edge, _) in map.graph.flow_edges().zip(&paths.edges).filter(|(edge, count)| **count > 0 && edge.kind != EdgeKind::Reach) {
@@ -35,15 +35,15 @@ pub fn find_handling(function: &Function, paths: &FunctionPaths, landing: Node) 
         for (kind, to) in executed.get(&block).into_iter().flatten() {
             match kind {
                 EdgeKind::Resume | EdgeKind::NoReturn => is_passed = true,
-                EdgeKind::Return | EdgeKind::TailCall => return Handling::Unknown,
+                EdgeKind::Return | EdgeKind::TailCall => return LandingPadHandling::Unknown,
                 _ => open.extend(met.insert(*to).then_some(*to)),
             }
         }
     }
     match (caught.pop_first(), is_passed) {
-        (None, true) => Handling::Passed,
-        (Some(Some(scope)), false) if caught.is_empty() => Handling::Caught(scope),
-        _ => Handling::Unknown,
+        (None, true) => LandingPadHandling::Passed,
+        (Some(Some(scope)), false) if caught.is_empty() => LandingPadHandling::Caught(scope),
+        _ => LandingPadHandling::Unknown,
     }
 }
 

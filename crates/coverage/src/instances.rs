@@ -7,12 +7,12 @@
 //! written to separate object files.
 
 use crate::region_code::{FunctionRegions, RegionCounter, RegionCounterKind};
-use crate::sections::{Mapping, MappingRecord, hash_name};
+use crate::sections::{ImageCoverageMapping, MappingRecord, hash_name};
 use anyhow::Result;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use trodden_profile::edges::FunctionEdges;
 
-pub struct Instance {
+pub struct FunctionInstance {
     /// The counters of the instance. Their graph hash is unique.
     pub edges: FunctionEdges,
     /// Indices of the programs that contain the instance.
@@ -21,7 +21,7 @@ pub struct Instance {
     variant: usize,
 }
 
-impl Instance {
+impl FunctionInstance {
     /// Adds empty files to the regions of `function`, so that this instance differs from earlier ones. Returns true if any were added.
     pub fn add_variant_files(&self, function: &mut FunctionRegions) -> bool {
         let first = function.files.first().copied();
@@ -35,8 +35,8 @@ impl Instance {
 type FunctionSource = (u64, Vec<String>);
 
 #[derive(Default)]
-pub struct Instances {
-    all: Vec<Instance>,
+pub struct FunctionInstances {
+    all: Vec<FunctionInstance>,
     /// Maps (image, name hash, graph hash) to an index into `all`.
     of_image: HashMap<(usize, u64, u64), usize>,
     by_source: HashMap<(u64, u64, Vec<String>), usize>,
@@ -50,11 +50,11 @@ pub struct Instances {
     pub not_shown: BTreeSet<String>,
 }
 
-impl Instances {
+impl FunctionInstances {
     /// Assigns counters to instances. `counters` has one element for each executed image. The mappings of these images come first in
     /// `mappings`.
-    pub fn new(mappings: &[Mapping], counters: Vec<Vec<FunctionEdges>>) -> Result<Instances> {
-        let mut instances = Instances::default();
+    pub fn new(mappings: &[ImageCoverageMapping], counters: Vec<Vec<FunctionEdges>>) -> Result<FunctionInstances> {
+        let mut instances = FunctionInstances::default();
         let mut counters: Vec<HashMap<(u64, u64), FunctionEdges>> =
             counters.into_iter().map(|all| all.into_iter().map(|f| ((hash_name(f.name.as_bytes()), f.hash), f)).collect()).collect();
         let names: HashMap<u64, String> = counters.iter().flatten().map(|((name, _), function)| (*name, function.name.clone())).collect();
@@ -92,7 +92,7 @@ impl Instances {
     fn add(
         &mut self,
         image: usize,
-        mapping: &Mapping,
+        mapping: &ImageCoverageMapping,
         record: &MappingRecord,
         own: Option<FunctionEdges>,
         names: &HashMap<u64, String>,
@@ -112,10 +112,10 @@ impl Instances {
                 let bits = of_graph.first().map_or(0, |first| self.all[*first].edges.bitmap.len());
                 let variants = self.variants.entry((name, source.2.clone())).or_default();
                 let counts = vec![0; count_counters(&function)];
-                let hash = graph ^ (of_graph.len() as u64) << INSTANCE_SHIFT;
+                let hash = graph ^ (of_graph.len() as u64) << INSTANCE_NUMBER_SHIFT;
                 let edges = FunctionEdges { name: known.clone(), hash, counts, bitmap: vec![0; bits], values: Default::default() };
                 of_graph.push(self.all.len());
-                self.all.push(Instance { edges, images: BTreeSet::new(), variant: *variants });
+                self.all.push(FunctionInstance { edges, images: BTreeSet::new(), variant: *variants });
                 *variants += 1;
                 *self.by_source.entry(source).or_insert(self.all.len() - 1)
             }
@@ -129,19 +129,19 @@ impl Instances {
     }
 
     /// Returns the index of a record's instance; `None` if the record needs no instance.
-    pub fn number_of(&self, image: usize, record: &MappingRecord) -> Option<usize> {
+    pub fn instance_number(&self, image: usize, record: &MappingRecord) -> Option<usize> {
         self.of_image.get(&(image, record.name_hash(), record.graph_hash())).copied()
     }
 
-    pub fn get(&self, number: usize) -> &Instance {
+    pub fn instance(&self, number: usize) -> &FunctionInstance {
         &self.all[number]
     }
 
-    pub fn edges_mut(&mut self, number: usize) -> &mut FunctionEdges {
+    pub fn instance_edges_mut(&mut self, number: usize) -> &mut FunctionEdges {
         &mut self.all[number].edges
     }
 
-    pub fn into_edges(self) -> Vec<FunctionEdges> {
+    pub fn into_function_edges(self) -> Vec<FunctionEdges> {
         let mut edges: Vec<FunctionEdges> = self.all.into_iter().map(|instance| instance.edges).collect();
         edges.sort_by(|a, b| (&a.name, a.hash).cmp(&(&b.name, b.hash)));
         edges
@@ -149,7 +149,7 @@ impl Instances {
 }
 
 /// Number of bits by which instance numbers are shifted to make graph hashes differ. LLVM uses higher bits of hashes as flags.
-const INSTANCE_SHIFT: u32 = 32;
+const INSTANCE_NUMBER_SHIFT: u32 = 32;
 
 /// Returns the number of counters to which the regions refer, but at most [`MAX_COUNTERS`].
 fn count_counters(function: &FunctionRegions) -> usize {

@@ -31,5 +31,5 @@ mod true_counts;
 pub use builds::select_builds;
 pub use files::FilePatterns;
 pub use lines::{LineExecutions, mapped_lines};
-pub use mapping::{CoverageMapping, CoverageTools, CoveredSources, is_mapped};
+pub use mapping::{CoverageMapping, CoverageTools, CoveredSources, has_coverage_mapping};
 pub use second_returns::warn_of_second_returns;

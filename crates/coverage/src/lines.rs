@@ -5,7 +5,7 @@ use crate::CoverageMapping;
 use anyhow::{Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_analysis::changes::{ChangedLines, normalize};
-use trodden_report::View;
+use trodden_report::ProfileView;
 use trodden_report::view::MappedLines;
 
 /// Execution counts by file and line. Lines without code are absent.
@@ -43,20 +43,20 @@ impl LineExecutions {
     }
 
     /// Removes all lines except those that were changed.
-    pub fn keep_changed(&mut self, changes: &ChangedLines) {
+    pub fn keep_changed_lines(&mut self, changes: &ChangedLines) {
         for (file, lines) in &mut self.0 {
-            lines.retain(|line, _| changes.has(file, *line));
+            lines.retain(|line, _| changes.touches_line(file, *line));
         }
         self.0.retain(|_, lines| !lines.is_empty());
     }
 }
 
 /// Returns the line counts of those programs that have a coverage mapping. Files have their names in debug information.
-pub fn mapped_lines(view: &View, mapping: &CoverageMapping) -> Result<MappedLines> {
+pub fn mapped_lines(view: &ProfileView, mapping: &CoverageMapping) -> Result<MappedLines> {
     let lines = LineExecutions::from_mapping(mapping)?.0;
     let in_code: BTreeSet<String> =
         view.profile.images.iter().flat_map(|i| &i.units).flat_map(|u| &u.map.files).map(|f| normalize(f)).collect();
-    let renamed = mapping.names.renamed(in_code.iter().map(String::as_str));
+    let renamed = mapping.names.renamed_files(in_code.iter().map(String::as_str));
     let mut by_name = MappedLines::new();
     for (file, counts) in lines {
         let file = normalize(&file);

@@ -3,13 +3,13 @@
 //! The mapping is in two sections that are not loaded (`__llvm_covmap`, `__llvm_covfun`) and a loaded one (`__llvm_prf_names`). If a
 //! program was rebuilt after the run, `llvm-cov` shows the counts that still match without any warning, so build IDs are compared first.
 
-use crate::caveats::{Caveat, CaveatReason, mark_page, mark_sources};
+use crate::caveats::{CaveatReason, CoverageCaveat, mark_page, mark_sources};
 use crate::demangled;
 use crate::file_names::FileNames;
 use crate::files::FilePatterns;
-use crate::instances::Instances;
-use crate::not_executed::NotExecuted;
-use crate::sections::Mapping;
+use crate::instances::FunctionInstances;
+use crate::not_executed::NotExecutedCode;
+use crate::sections::ImageCoverageMapping;
 use anyhow::{Context, Result, bail, ensure};
 use object::{Object, ObjectSection};
 use serde_json::Value;
@@ -22,14 +22,14 @@ use trodden_analysis::changes::normalize;
 use trodden_launch::temporary::{TemporaryFolder, create_folder_in};
 use trodden_profile::edges::FunctionEdges;
 use trodden_profile::{EdgeCounts, ImageProfile, Profile};
-use trodden_report::View;
+use trodden_report::ProfileView;
 use trodden_report::words::plural;
 use trodden_unit::EdgeProfile;
 
 const MAPPING_SECTIONS: [&str; 3] = ["__llvm_covmap", "__llvm_covfun", "__llvm_prf_names"];
 /// A regular expression for source files outside the project, which are those of Rust's standard library and of packages that cargo
 /// downloaded.
-const FOREIGN_FILES: &str = r"(/rustc/[0-9a-f]+/|/\.cargo/(registry|git)/|/\.rustup/toolchains/)";
+const FOREIGN_FILES_PATTERN: &str = r"(/rustc/[0-9a-f]+/|/\.cargo/(registry|git)/|/\.rustup/toolchains/)";
 
 /// Which source files and counts to show.
 #[derive(Clone, Debug, Default)]
@@ -69,7 +69,7 @@ pub struct CoverageMapping {
     /// Translates file names between the coverage mapping and debug information.
     pub(crate) names: FileNames,
     /// Functions for which some of LLVM's counts could not be corrected.
-    pub(crate) caveats: Vec<Caveat>,
+    pub(crate) caveats: Vec<CoverageCaveat>,
 }
 
 impl CoverageMapping {
@@ -80,15 +80,15 @@ impl CoverageMapping {
         let mut images = check_images(profile, &wanted.objects)?;
         let folder = create_folder_in(tools.temporary, "trodden-coverage-")?;
         let mut caveats = Vec::new();
-        let view = View::from_profile(profile);
-        let mappings: Vec<Mapping> = images.iter().map(|image| read_mapping(image)).collect::<Result<_>>()?;
+        let view = ProfileView::from_profile(profile);
+        let mappings: Vec<ImageCoverageMapping> = images.iter().map(|image| read_mapping(image)).collect::<Result<_>>()?;
         let names = FileNames::new(&view, counted_images(profile).into_iter().zip(&mappings))?;
         if !wanted.llvm_cov_counts {
-            let corrected = correct_counts(&view, &images, &mappings, &names, folder.path())?;
+            let corrected = write_corrected_profile(&view, &images, &mappings, &names, folder.path())?;
             (counters.functions, images, caveats) = (corrected.functions, corrected.images, corrected.caveats);
         }
         fs::write(folder.path().join(PROFILE_FILE_NAME), (tools.index)(counters)?).context("cannot write to the temporary folder")?;
-        let ignored = (!wanted.all_files).then_some(FOREIGN_FILES);
+        let ignored = (!wanted.all_files).then_some(FOREIGN_FILES_PATTERN);
         let llvm_cov = tools.llvm_cov.to_owned();
         let mut mapping =
             CoverageMapping { folder, llvm_cov, is_llvm_output: wanted.llvm_cov_counts, images, ignored, sources: None, names, caveats };
@@ -112,7 +112,7 @@ impl CoverageMapping {
     /// Marks functions whose counts could not be corrected on the pages that `llvm-cov show` wrote to `folder`. Logs the functions that are
     /// on no page.
     pub fn mark_pages(&self, folder: &Path) -> Result<()> {
-        let mut by_file: BTreeMap<&str, Vec<&Caveat>> = BTreeMap::new();
+        let mut by_file: BTreeMap<&str, Vec<&CoverageCaveat>> = BTreeMap::new();
         self.caveats.iter().for_each(|caveat| by_file.entry(&caveat.file).or_default().push(caveat));
         let mut unmarked = Vec::new();
         for (file, caveats) in by_file {
@@ -172,7 +172,7 @@ impl CoverageMapping {
         }
         let mut export = serde_json::from_slice(&exported).context("llvm-cov's export is not valid JSON")?;
         demangled::demangle_json(&mut export);
-        export["not_exact"] = self.caveats.iter().map(Caveat::json).collect();
+        export["not_exact"] = self.caveats.iter().map(CoverageCaveat::json).collect();
         serde_json::to_vec(&export).context("cannot convert the coverage export to JSON")
     }
 
@@ -226,7 +226,7 @@ impl CoverageMapping {
     }
 }
 
-fn log_caveats(caveats: &[&Caveat]) {
+fn log_caveats(caveats: &[&CoverageCaveat]) {
     let Some(first) = caveats.first() else { return };
     let more = match caveats.len() {
         1 => String::new(),
@@ -237,15 +237,21 @@ fn log_caveats(caveats: &[&Caveat]) {
 
 /// Computes the counters of all functions. An image is replaced by copies with a corrected mapping if calls did not return, or if
 /// `llvm-cov` would confuse functions of several programs.
-fn correct_counts(view: &View, images: &[PathBuf], mappings: &[Mapping], names: &FileNames, folder: &Path) -> Result<CorrectedCounts> {
+fn write_corrected_profile(
+    view: &ProfileView,
+    images: &[PathBuf],
+    mappings: &[ImageCoverageMapping],
+    names: &FileNames,
+    folder: &Path,
+) -> Result<CorrectedCounts> {
     let executed = counted_images(view.profile);
     let counters = executed.iter().map(|image| match has_counters(image) {
         true => Ok(EdgeCounts::from_image(image)?.functions),
         false => Ok(Vec::new()),
     });
     let counters = counters.collect::<Result<_>>()?;
-    let mut instances = Instances::new(mappings, counters)?;
-    let mut not_executed = NotExecuted::from_view(view, &executed, names);
+    let mut instances = FunctionInstances::new(mappings, counters)?;
+    let mut not_executed = NotExecutedCode::from_view(view, &executed, names);
     for (image, mapping) in mappings.iter().enumerate() {
         not_executed.record_parts_after_stops(image, mapping, &instances).with_context(|| corrupt_image_message(&images[image]))?;
     }
@@ -263,24 +269,24 @@ fn correct_counts(view: &View, images: &[PathBuf], mappings: &[Mapping], names: 
             corrected.push(file);
         }
     }
-    let mut caveats: Vec<Caveat> = not_executed.into_caveats().into_iter().collect();
+    let mut caveats: Vec<CoverageCaveat> = not_executed.into_caveats().into_iter().collect();
     let not_shown = std::mem::take(&mut instances.not_shown).into_iter();
-    caveats.extend(not_shown.map(|function| Caveat { file: String::new(), line: 0, function, reason: CaveatReason::NotShown }));
+    caveats.extend(not_shown.map(|function| CoverageCaveat { file: String::new(), line: 0, function, reason: CaveatReason::NotShown }));
     // Each crate has its own instances of a generic or inlined function, whose caveats would otherwise be repeated.
     let mut known = HashSet::new();
     caveats.retain(|caveat| known.insert((caveat.file.clone(), caveat.line, caveat.name(), caveat.reason)));
-    Ok(CorrectedCounts { functions: instances.into_edges(), images: corrected, caveats })
+    Ok(CorrectedCounts { functions: instances.into_function_edges(), images: corrected, caveats })
 }
 
 struct CorrectedCounts {
     functions: Vec<FunctionEdges>,
     images: Vec<PathBuf>,
-    caveats: Vec<Caveat>,
+    caveats: Vec<CoverageCaveat>,
 }
 
-fn read_mapping(image: &Path) -> Result<Mapping> {
+fn read_mapping(image: &Path) -> Result<ImageCoverageMapping> {
     let bytes = fs::read(image).with_context(|| format!("cannot read {}", image.display()))?;
-    Mapping::read(&bytes).with_context(|| corrupt_image_message(image))
+    ImageCoverageMapping::read(&bytes).with_context(|| corrupt_image_message(image))
 }
 
 fn corrupt_image_message(image: &Path) -> String {
@@ -373,7 +379,7 @@ fn format_hexadecimal(id: &[u8]) -> String {
 }
 
 /// Returns true if any program of the profile has a coverage mapping.
-pub fn is_mapped(profile: &Profile) -> bool {
+pub fn has_coverage_mapping(profile: &Profile) -> bool {
     let mut edges = profile.images.iter().flat_map(|i| &i.units).filter_map(|u| u.map.edge_profile.as_ref());
     edges.any(|e| e.is_coverage() && !e.functions.is_empty())
 }

@@ -5,40 +5,40 @@
 //! 0. *Gap regions* set line counts without counting as regions; they cover the rest of a region after the call. LLVM's
 //! `CoverageMappingReader.cpp` defines the format, versions 6 and 7 (LLVM 14 to 22).
 
-use crate::caveats::{CallEnds, Caveat, CaveatReason};
+use crate::caveats::{CallEndCache, CaveatReason, CoverageCaveat};
 use crate::demangled::linkage_name;
 use crate::file_names::FileNames;
-use crate::instances::Instances;
+use crate::instances::FunctionInstances;
 use crate::region_code::{CodeRegion, FunctionRegions, RegionCounter, RegionKind};
-use crate::sections::{Mapping, MappingRecord, hash_name};
-use crate::stops::{Stop, Stops};
-use crate::true_counts::{SourceSpan, TrueCounts};
+use crate::sections::{ImageCoverageMapping, MappingRecord, hash_name};
+use crate::stops::{ExecutionStop, ExecutionStops};
+use crate::true_counts::{CorrectedRegionCounts, SourceSpan};
 use anyhow::Result;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use trodden_analysis::changes::normalize;
 use trodden_profile::ImageProfile;
-use trodden_report::View;
-use trodden_report::lines::{Direction, FileCounts, LineCounts};
+use trodden_report::ProfileView;
+use trodden_report::lines::{BranchDirection, FileCounts, LineCounts};
 
 /// What the paths reveal about functions in which some executions ended early, by a call that did not return or a signal.
-pub struct NotExecuted {
+pub struct NotExecutedCode {
     /// LLVM's hashes of the names of functions with unfinished paths.
     functions: HashSet<u64>,
     /// The hashes of those `functions` that were compiled with `-O0`. Only their branches correspond to branches in the source.
     unoptimised: HashSet<u64>,
     /// Line and branch counts, by the file's name in the mapping.
     counts: BTreeMap<String, FileCounts>,
-    stops: Stops,
+    stops: ExecutionStops,
     /// For each function, given by its declaration, the parts that follow a position where an execution ended.
     parts_after_stops: HashMap<FunctionPosition, BTreeSet<SourceSpan>>,
-    caveats: BTreeSet<Caveat>,
+    caveats: BTreeSet<CoverageCaveat>,
 }
 
-impl NotExecuted {
-    pub fn from_view(view: &View, images: &[&ImageProfile], names_of_files: &FileNames) -> NotExecuted {
+impl NotExecutedCode {
+    pub fn from_view(view: &ProfileView, images: &[&ImageProfile], names_of_files: &FileNames) -> NotExecutedCode {
         let (mut names, mut optimised) = (HashSet::new(), HashSet::new());
-        for function in view.functions.iter().filter(|f| !f.paths.all_finished()) {
+        for function in view.functions.iter().filter(|f| !f.paths.are_all_paths_finished()) {
             let map = &function.unit.map;
             let mut all = HashSet::from([function.name.linkage.as_str()]);
             for position in function.map.blocks.iter().flat_map(|block| &block.positions) {
@@ -53,7 +53,7 @@ impl NotExecuted {
             }
             names.extend(all);
         }
-        let stops = Stops::from_view(view, images, names_of_files);
+        let stops = ExecutionStops::from_view(view, images, names_of_files);
         let edges = view.profile.images.iter().flat_map(|i| &i.units).filter_map(|u| u.map.edge_profile.as_ref());
         let (mut functions, mut unoptimised) = (HashSet::new(), HashSet::new());
         for name in edges.flat_map(|edges| &edges.names) {
@@ -67,20 +67,21 @@ impl NotExecuted {
         for image in images {
             let of_image = LineCounts::from_functions(view.functions.iter().filter(|f| std::ptr::eq(f.image, *image)));
             for (file, of_file) in of_image.files {
-                let file = names_of_files.in_mapping(view.profile, image, &file).unwrap_or_else(|| normalize(&file));
+                let file = names_of_files.name_in_mapping(view.profile, image, &file).unwrap_or_else(|| normalize(&file));
                 counts.entry(file).or_default().add(&of_file);
             }
         }
-        NotExecuted { functions, unoptimised, counts, stops, parts_after_stops: HashMap::new(), caveats: BTreeSet::new() }
+        NotExecutedCode { functions, unoptimised, counts, stops, parts_after_stops: HashMap::new(), caveats: BTreeSet::new() }
     }
 
     /// Records the parts of functions that follow calls that did not return. All instances of a function have these parts in common.
-    pub fn record_parts_after_stops(&mut self, image: usize, mapping: &Mapping, instances: &Instances) -> Result<()> {
-        let mut ends = CallEnds::default();
+    pub fn record_parts_after_stops(&mut self, image: usize, mapping: &ImageCoverageMapping, instances: &FunctionInstances) -> Result<()> {
+        let mut ends = CallEndCache::default();
         for record in mapping.records()? {
-            let Some(instance) = instances.number_of(image, &record).map(|number| instances.get(number)) else { continue };
+            let Some(instance) = instances.instance_number(image, &record).map(|number| instances.instance(number)) else { continue };
             let name = &instance.edges.name;
-            let (stops, reasons) = (self.stops.stops_of(&instance.images, name), self.stops.caveats_of(&instance.images, name));
+            let (stops, reasons) =
+                (self.stops.stops_of_function(&instance.images, name), self.stops.caveats_of_function(&instance.images, name));
             if stops.is_empty() && reasons.is_empty() {
                 continue;
             }
@@ -88,14 +89,14 @@ impl NotExecuted {
             let files = normalized_paths(mapping, &record, &function);
             let Some(place) = find_declaration(&function, &files) else { continue };
             let mut mark = |reason| {
-                let caveat = Caveat { file: place.0.clone(), line: place.1.0, function: name.clone(), reason };
+                let caveat = CoverageCaveat { file: place.0.clone(), line: place.1.0, function: name.clone(), reason };
                 self.caveats.insert(caveat);
             };
             reasons.into_iter().for_each(&mut mark);
             if stops.is_empty() {
                 continue;
             }
-            let Some(counts) = TrueCounts::new(&function, &instance.edges.counts, &files, &stops) else {
+            let Some(counts) = CorrectedRegionCounts::new(&function, &instance.edges.counts, &files, &stops) else {
                 let is_unknown = stops.iter().any(|stop| !files.contains(&stop.file));
                 mark(if is_unknown { CaveatReason::UnknownPosition } else { CaveatReason::Contradiction });
                 continue;
@@ -119,18 +120,23 @@ impl NotExecuted {
         Ok(())
     }
 
-    pub fn into_caveats(self) -> BTreeSet<Caveat> {
+    pub fn into_caveats(self) -> BTreeSet<CoverageCaveat> {
         self.caveats
     }
 
     /// Writes object files with a corrected copy of an image's mapping. In the copy, each instance has its own counters, and so does code
     /// after calls that did not return. The first record of an instance is in an object file without other instances of the same name;
     /// further records of the instance are in the first object file. Returns `None` if the mapping needs no correction.
-    pub fn write_corrected_objects(&self, image: usize, mapping: &Mapping, instances: &mut Instances) -> Result<Option<Vec<Vec<u8>>>> {
+    pub fn write_corrected_objects(
+        &self,
+        image: usize,
+        mapping: &ImageCoverageMapping,
+        instances: &mut FunctionInstances,
+    ) -> Result<Option<Vec<Vec<u8>>>> {
         let (mut objects, mut changed) = (Vec::<MappingObject>::new(), false);
         let mut corrected = BTreeMap::new();
         for record in mapping.records()? {
-            let Some(number) = instances.number_of(image, &record) else {
+            let Some(number) = instances.instance_number(image, &record) else {
                 find_object_for(&mut objects, None).add(&record, record.graph_hash(), None);
                 continue;
             };
@@ -138,7 +144,7 @@ impl NotExecuted {
                 Entry::Vacant(entry) => entry.insert(self.correct_record(mapping, &record, number, instances)?),
                 Entry::Occupied(entry) => entry.into_mut(),
             };
-            let hash = instances.get(number).edges.hash;
+            let hash = instances.instance(number).edges.hash;
             let is_again = objects.iter().any(|object| object.instances.contains(&number));
             let object = find_object_for(&mut objects, (!is_again).then_some(record.name_hash()));
             object.instances.insert(number);
@@ -154,20 +160,20 @@ impl NotExecuted {
     /// Returns the corrected regions of an instance's record; `None` if the record needs no correction.
     fn correct_record(
         &self,
-        mapping: &Mapping,
+        mapping: &ImageCoverageMapping,
         record: &MappingRecord,
         number: usize,
-        instances: &mut Instances,
+        instances: &mut FunctionInstances,
     ) -> Result<Option<FunctionRegions>> {
         let mut function = record.regions()?;
         let files = normalized_paths(mapping, record, &function);
-        let instance = instances.get(number);
-        let stops = self.stops.stops_of(&instance.images, &instance.edges.name);
+        let instance = instances.instance(number);
+        let stops = self.stops.stops_of_function(&instance.images, &instance.edges.name);
         let is_unfinished = self.functions.contains(&record.name_hash());
         let parts = find_declaration(&function, &files).and_then(|place| self.parts_after_stops.get(&place));
         let mut changed = false;
         if !stops.is_empty() || parts.is_some() {
-            let values = &mut instances.edges_mut(number).counts;
+            let values = &mut instances.instance_edges_mut(number).counts;
             changed = correct_counts(values, &mut function, &files, &stops, parts.into_iter().flatten());
         }
         for (file, regions) in files.iter().zip(&mut function.regions).filter(|_| is_unfinished) {
@@ -180,7 +186,7 @@ impl NotExecuted {
             // takes it to mean that the compiler folded a condition.
             function.expressions.push([RegionCounter::FIRST, RegionCounter::FIRST]);
         }
-        changed |= instances.get(number).add_variant_files(&mut function);
+        changed |= instances.instance(number).add_variant_files(&mut function);
         Ok(changed.then_some(function))
     }
 }
@@ -206,7 +212,7 @@ fn find_object_for(objects: &mut Vec<MappingObject>, name: Option<u64>) -> &mut 
     &mut objects[number]
 }
 
-fn normalized_paths(mapping: &Mapping, record: &MappingRecord, function: &FunctionRegions) -> Vec<String> {
+fn normalized_paths(mapping: &ImageCoverageMapping, record: &MappingRecord, function: &FunctionRegions) -> Vec<String> {
     mapping.files_of(record, function).iter().map(|file| normalize(file)).collect()
 }
 
@@ -223,11 +229,11 @@ fn correct_counts<'r>(
     values: &mut Vec<u64>,
     function: &mut FunctionRegions,
     files: &[String],
-    stops: &[Stop],
+    stops: &[ExecutionStop],
     parts: impl Iterator<Item = &'r SourceSpan>,
 ) -> bool {
     let (original, known) = (function.clone(), values.clone());
-    let Some(counts) = TrueCounts::new(&original, &known, files, stops) else { return false };
+    let Some(counts) = CorrectedRegionCounts::new(&original, &known, files, stops) else { return false };
     let mut changed = false;
     let mut set = |counter: &mut RegionCounter, count: Option<i128>, value: Option<i128>| {
         if let Some(count) = count.and_then(|count| u64::try_from(count).ok())
@@ -241,7 +247,7 @@ fn correct_counts<'r>(
     };
     for (file, regions) in function.regions.iter_mut().enumerate() {
         for (at, region) in regions.iter_mut().enumerate() {
-            let known: Vec<Option<i128>> = region.counters.iter().map(|counter| counts.value(*counter)).collect();
+            let known: Vec<Option<i128>> = region.counters.iter().map(|counter| counts.count_of_counter(*counter)).collect();
             if region.is_branch() {
                 let sides = counts.direction_counts(file, at);
                 let sides = (0..2).map(|side| sides.map(|sides| sides[side]));
@@ -275,8 +281,8 @@ fn zero_unexecuted_regions(regions: &mut Vec<CodeRegion>, counts: &FileCounts, e
         let is_only_condition = || is_unoptimised && conditions.get(&line) == Some(&1);
         let is_dead = dead.is_dead(region, counts);
         let has_sides = region.is_branch() && is_only_condition();
-        for (counter, direction) in region.counters.iter_mut().zip([Direction::True, Direction::False]) {
-            if *counter != RegionCounter::ZERO && (is_dead || (has_sides && !is_taken(counts, line, direction))) {
+        for (counter, direction) in region.counters.iter_mut().zip([BranchDirection::True, BranchDirection::False]) {
+            if *counter != RegionCounter::ZERO && (is_dead || (has_sides && !is_direction_taken(counts, line, direction))) {
                 *counter = zero;
                 changed = true;
             }
@@ -289,7 +295,7 @@ fn zero_unexecuted_regions(regions: &mut Vec<CodeRegion>, counts: &FileCounts, e
 
 /// Returns true if the branch on a line took the direction, and also if there are several branches on the line, which cannot be
 /// distinguished.
-fn is_taken(counts: &FileCounts, line: u64, direction: Direction) -> bool {
+fn is_direction_taken(counts: &FileCounts, line: u64, direction: BranchDirection) -> bool {
     let line = line as u32;
     let mut branches = counts.branches.range((line, 0)..=(line, u32::MAX)).map(|(_, directions)| directions);
     match (branches.next(), branches.next()) {
@@ -343,7 +349,7 @@ impl DeadCode {
 
 /// Returns a position after all code on a line. A gap region that starts there determines the count of the next line.
 fn end_of_line(line: u64, regions: &[CodeRegion]) -> (u64, u64) {
-    const MIN_COLUMN: u64 = 4096;
+    const MIN_END_OF_LINE_COLUMN: u64 = 4096;
     let ends = regions.iter().flat_map(|region| [region.start, region.end]).filter(|place| place.0 == line).map(|place| place.1 + 1);
-    (line, ends.max().unwrap_or(0).max(MIN_COLUMN))
+    (line, ends.max().unwrap_or(0).max(MIN_END_OF_LINE_COLUMN))
 }

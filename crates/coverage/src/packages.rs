@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Package {
+pub struct CargoPackage {
     pub name: String,
     /// The workspace's folder, or the package's folder if the package is in no workspace.
     pub workspace: PathBuf,
@@ -14,13 +14,13 @@ pub struct Package {
 /// Finds the packages of source files. Each manifest is read only once.
 #[derive(Default)]
 pub struct PackageFinder {
-    by_folder: HashMap<PathBuf, Option<Package>>,
+    by_folder: HashMap<PathBuf, Option<CargoPackage>>,
     manifests: HashMap<PathBuf, Option<toml::Table>>,
 }
 
 impl PackageFinder {
     /// Returns the package of a source file; `None` if it is in no package, or if the manifest no longer exists.
-    pub fn of_file(&mut self, file: &Path) -> Option<Package> {
+    pub fn find_package_of_file(&mut self, file: &Path) -> Option<CargoPackage> {
         let folder = file.parent()?;
         if let Some(known) = self.by_folder.get(folder) {
             return known.clone();
@@ -30,19 +30,21 @@ impl PackageFinder {
         package
     }
 
-    fn find_above(&mut self, folder: &Path) -> Option<Package> {
-        let own = folder.ancestors().find(|above| self.manifest(above).is_some_and(|manifest| manifest.contains_key("package")))?;
-        let package = &self.manifest(own)?["package"];
+    fn find_above(&mut self, folder: &Path) -> Option<CargoPackage> {
+        let own =
+            folder.ancestors().find(|above| self.read_package_manifest(above).is_some_and(|manifest| manifest.contains_key("package")))?;
+        let package = &self.read_package_manifest(own)?["package"];
         let name = package.get("name")?.as_str()?.to_owned();
         if let Some(named) = package.get("workspace").and_then(toml::Value::as_str) {
-            return Some(Package { name, workspace: trodden_analysis::changes::normalize(&own.join(named).to_string_lossy()).into() });
+            return Some(CargoPackage { name, workspace: trodden_analysis::changes::normalize(&own.join(named).to_string_lossy()).into() });
         }
-        let workspace = own.ancestors().find(|above| self.manifest(above).is_some_and(|manifest| manifest.contains_key("workspace")));
-        Some(Package { name, workspace: workspace.unwrap_or(own).to_owned() })
+        let workspace =
+            own.ancestors().find(|above| self.read_package_manifest(above).is_some_and(|manifest| manifest.contains_key("workspace")));
+        Some(CargoPackage { name, workspace: workspace.unwrap_or(own).to_owned() })
     }
 
     /// Returns the manifest in a folder; `None` if there is none or it cannot be parsed.
-    fn manifest(&mut self, folder: &Path) -> Option<&toml::Table> {
+    fn read_package_manifest(&mut self, folder: &Path) -> Option<&toml::Table> {
         let read = || fs::read_to_string(folder.join("Cargo.toml")).ok()?.parse().ok();
         self.manifests.entry(folder.to_owned()).or_insert_with(read).as_ref()
     }
@@ -66,7 +68,7 @@ mod tests {
         write("two/three/Cargo.toml", "[package]\nname = \"third\"\nworkspace = \"../../elsewhere\"\n");
         let mut packages = PackageFinder::default();
         let mut find = |name: &str| {
-            let package = packages.of_file(&folder.path().join(name))?;
+            let package = packages.find_package_of_file(&folder.path().join(name))?;
             Some((package.name, package.workspace.strip_prefix(folder.path()).unwrap().to_str().unwrap().to_owned()))
         };
         let of = |name: &str, workspace: &str| Some((name.to_owned(), workspace.to_owned()));

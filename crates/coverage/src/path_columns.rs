@@ -6,10 +6,10 @@
 
 use crate::file_names::FileNames;
 use std::collections::BTreeMap;
-use trodden_analysis::{Combinations, combinations};
+use trodden_analysis::{PathCombinationCounts, combinations};
 use trodden_profile::FunctionPaths;
-use trodden_report::coverage::{count_combinations, describe_untested};
-use trodden_report::{Function, View};
+use trodden_report::coverage::{count_combinations, describe_untested_paths};
+use trodden_report::{Function, ProfileView};
 
 /// The code of a function, which several programs may contain.
 pub struct FunctionCode<'v, 'a> {
@@ -20,21 +20,21 @@ pub struct FunctionCode<'v, 'a> {
 }
 
 impl FunctionCode<'_, '_> {
-    pub fn combinations(&self) -> Combinations {
+    pub fn combinations(&self) -> PathCombinationCounts {
         count_combinations(self.function, &self.paths)
     }
 
-    pub fn examples(&self, limit: usize) -> Vec<String> {
-        describe_untested(self.function, &self.paths, limit)
+    pub fn describe_untested_examples(&self, limit: usize) -> Vec<String> {
+        describe_untested_paths(self.function, &self.paths, limit)
     }
 }
 
 /// Groups the functions of all programs by their code. The group with the most executed instructions comes first.
-pub fn group_by_code<'v, 'a>(view: &'v View<'a>, names: &FileNames) -> Vec<FunctionCode<'v, 'a>> {
+pub fn group_by_code<'v, 'a>(view: &'v ProfileView<'a>, names: &FileNames) -> Vec<FunctionCode<'v, 'a>> {
     let mut groups: BTreeMap<_, Vec<&Function>> = BTreeMap::new();
     let mut ordinals: BTreeMap<_, usize> = BTreeMap::new();
     for function in distinct_functions(view) {
-        let file = function.file().and_then(|file| names.in_mapping(view.profile, function.image, file));
+        let file = function.file().and_then(|file| names.name_in_mapping(view.profile, function.image, file));
         let code = (file.clone(), function.map.name.as_str(), function.map.local, function.map.shape, function.map.code);
         // A program may contain the same local function in several compilation units. These are told apart by their order.
         let ordinal = ordinals.entry((function.image.identity, code.clone())).or_default();
@@ -52,7 +52,7 @@ pub fn group_by_code<'v, 'a>(view: &'v View<'a>, names: &FileNames) -> Vec<Funct
 
 /// Returns the functions of a profile. If several units of an image contain a copy of a function, returns only the copy with the most
 /// executed paths.
-fn distinct_functions<'v, 'a>(view: &'v View<'a>) -> Vec<&'v Function<'a>> {
+fn distinct_functions<'v, 'a>(view: &'v ProfileView<'a>) -> Vec<&'v Function<'a>> {
     let mut best: BTreeMap<_, &Function> = BTreeMap::new();
     for (at, function) in view.functions.iter().enumerate() {
         let which = if function.map.local { at + 1 } else { 0 };
@@ -64,18 +64,18 @@ fn distinct_functions<'v, 'a>(view: &'v View<'a>) -> Vec<&'v Function<'a>> {
     best.into_values().collect()
 }
 
-pub fn combinations_by_file(code: &[FunctionCode]) -> BTreeMap<String, Combinations> {
-    let mut files: BTreeMap<String, Combinations> = BTreeMap::new();
+pub fn combinations_by_file(code: &[FunctionCode]) -> BTreeMap<String, PathCombinationCounts> {
+    let mut files: BTreeMap<String, PathCombinationCounts> = BTreeMap::new();
     for code in code {
         let Some(file) = &code.file else { continue };
         let sum = files.entry(file.clone()).or_default();
-        *sum = sum.plus(code.combinations());
+        *sum = sum.add_combinations(code.combinations());
     }
     files
 }
 
 /// Finds the code of the function with this name in LLVM's profiles, where the name of a local C function starts with the source file.
-pub fn find_code<'c, 'v, 'a>(code: &'c [FunctionCode<'v, 'a>], name: &str, files: &[String]) -> Vec<&'c FunctionCode<'v, 'a>> {
+pub fn find_function_code<'c, 'v, 'a>(code: &'c [FunctionCode<'v, 'a>], name: &str, files: &[String]) -> Vec<&'c FunctionCode<'v, 'a>> {
     let is_named = |code: &&FunctionCode| {
         let linkage = &code.function.name.linkage;
         linkage == name || linkage == plain_name(name)

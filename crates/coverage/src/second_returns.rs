@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use trodden_flow::{CutReason, Edge};
 use trodden_profile::{PathEnd, PathStart, Profile};
-use trodden_report::View;
+use trodden_report::ProfileView;
 use trodden_report::view::Function;
 
 /// Warns about functions in which calls returned more often than they were made, within one process. When LLVM computes a region's count as
 /// a difference of counters, it assumes that each call returns once. So code after such a call may have count 0 although it was executed.
 pub fn warn_of_second_returns(profile: &Profile) {
-    let view = View::from_profile(profile);
+    let view = ProfileView::from_profile(profile);
     let names: BTreeSet<&str> = view.functions.iter().filter(|f| has_second_return(f)).map(|f| f.name.short.as_str()).collect();
     let Some(first) = names.first() else { return };
     let more = if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };

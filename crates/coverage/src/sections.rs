@@ -11,11 +11,11 @@ const MAPPING_SECTION: &str = "__llvm_covmap";
 const FUNCTIONS_SECTION: &str = "__llvm_covfun";
 const NAMES_SECTION: &str = "__llvm_prf_names";
 /// Size in bytes of a record's header: the name hash, the size of the regions, the graph hash, and the hash of the file names.
-const RECORD_HEADER_SIZE: usize = 28;
-const ALIGNMENT: usize = 8;
+const MAPPING_RECORD_HEADER_SIZE: usize = 28;
+const MAPPING_RECORD_ALIGNMENT: usize = 8;
 
 /// The sections of an image that contain the coverage mapping.
-pub struct Mapping {
+pub struct ImageCoverageMapping {
     mapping: Vec<u8>,
     functions: Vec<u8>,
     names: Vec<u8>,
@@ -25,29 +25,32 @@ pub struct Mapping {
 
 #[derive(Clone, Copy)]
 pub struct MappingRecord<'m> {
-    header: &'m [u8; RECORD_HEADER_SIZE],
+    header: &'m [u8; MAPPING_RECORD_HEADER_SIZE],
     code: &'m [u8],
 }
 
-impl Mapping {
+impl ImageCoverageMapping {
     /// Reads the mapping of an image. Fails if the image or its mapping is corrupt.
-    pub fn read(image: &[u8]) -> Result<Mapping> {
+    pub fn read(image: &[u8]) -> Result<ImageCoverageMapping> {
         let file = object::File::parse(image)?;
         let section = |name| file.section_by_name(name).and_then(|s| s.uncompressed_data().ok()).context("the coverage mapping is corrupt");
         let (mapping, functions, names) = (section(MAPPING_SECTION)?, section(FUNCTIONS_SECTION)?, section(NAMES_SECTION)?);
         let files = read_file_lists(&mapping).context("the file names in the coverage mapping are corrupt")?;
-        Ok(Mapping { mapping: mapping.into_owned(), functions: functions.into_owned(), names: names.into_owned(), files })
+        Ok(ImageCoverageMapping { mapping: mapping.into_owned(), functions: functions.into_owned(), names: names.into_owned(), files })
     }
 
     pub fn records(&self) -> Result<Vec<MappingRecord<'_>>> {
         let (mut at, mut records) = (0, Vec::new());
-        while at + RECORD_HEADER_SIZE <= self.functions.len() {
-            let header: &[u8; RECORD_HEADER_SIZE] = self.functions[at..at + RECORD_HEADER_SIZE].try_into().expect("the size of a header");
+        while at + MAPPING_RECORD_HEADER_SIZE <= self.functions.len() {
+            let header: &[u8; MAPPING_RECORD_HEADER_SIZE] =
+                self.functions[at..at + MAPPING_RECORD_HEADER_SIZE].try_into().expect("the size of a header");
             let size = u32::from_le_bytes(header[8..12].try_into().expect("four bytes")) as usize;
-            let code =
-                self.functions.get(at + RECORD_HEADER_SIZE..at + RECORD_HEADER_SIZE + size).context("the coverage mapping is truncated")?;
+            let code = self
+                .functions
+                .get(at + MAPPING_RECORD_HEADER_SIZE..at + MAPPING_RECORD_HEADER_SIZE + size)
+                .context("the coverage mapping is truncated")?;
             records.push(MappingRecord { header, code });
-            at = (at + RECORD_HEADER_SIZE + size).next_multiple_of(ALIGNMENT);
+            at = (at + MAPPING_RECORD_HEADER_SIZE + size).next_multiple_of(MAPPING_RECORD_ALIGNMENT);
         }
         Ok(records)
     }
@@ -62,7 +65,7 @@ impl Mapping {
         let mut object = NewObject::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
         for (name, content) in [(MAPPING_SECTION, &*self.mapping), (FUNCTIONS_SECTION, records), (NAMES_SECTION, &*self.names)] {
             let id = object.add_section(Vec::new(), name.into(), SectionKind::ReadOnlyData);
-            object.append_section_data(id, content, ALIGNMENT as u64);
+            object.append_section_data(id, content, MAPPING_RECORD_ALIGNMENT as u64);
         }
         object.write().context("cannot write the coverage mapping")
     }
@@ -95,7 +98,7 @@ impl MappingRecord<'_> {
         out.extend(graph.to_le_bytes());
         out.extend(&self.header[20..]);
         out.extend(code);
-        out.resize(out.len().next_multiple_of(ALIGNMENT), 0);
+        out.resize(out.len().next_multiple_of(MAPPING_RECORD_ALIGNMENT), 0);
     }
 }
 
@@ -107,7 +110,7 @@ fn read_file_lists(mapping: &[u8]) -> Option<HashMap<u64, Vec<String>>> {
         let size = u32::from_le_bytes(mapping[at + 4..at + 8].try_into().ok()?) as usize;
         let list = mapping.get(at + HEADER_SIZE..at + HEADER_SIZE + size)?;
         lists.insert(hash_name(list), region_code::read_file_names(list)?);
-        at = (at + HEADER_SIZE + size).next_multiple_of(ALIGNMENT);
+        at = (at + HEADER_SIZE + size).next_multiple_of(MAPPING_RECORD_ALIGNMENT);
     }
     Some(lists)
 }

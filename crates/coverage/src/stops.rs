@@ -7,22 +7,22 @@
 use crate::caveats::CaveatReason;
 use crate::demangled::linkage_name;
 use crate::file_names::FileNames;
-use crate::handling::{Handling, find_handling};
+use crate::handling::{LandingPadHandling, find_handling};
 use crate::second_returns::has_second_return;
-use crate::tail_calls::TailCalls;
+use crate::tail_calls::RelevantTailCalls;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_analysis::changes::normalize;
 use trodden_flow::{Edge, Node};
 use trodden_profile::forks::balance_forks;
 use trodden_profile::{FunctionPaths, ImageProfile};
-use trodden_report::View;
+use trodden_report::ProfileView;
 use trodden_report::inlined::{count_call_returns, count_stops_by_block};
 use trodden_report::view::{Function, file_of};
 use trodden_unit::{EdgeKind, SourcePosition};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stop {
+pub struct ExecutionStop {
     /// The name of the source file in the coverage mapping, without `.` and `..`.
     pub file: String,
     /// Line and column of the call.
@@ -33,20 +33,20 @@ pub struct Stop {
     pub count: i128,
 }
 
-type StopsOfFunction = BTreeMap<(String, (u64, u64)), Stop>;
+type StopsByPosition = BTreeMap<(String, (u64, u64)), ExecutionStop>;
 
 /// The stops of all functions, by the index of the image and the function's name in LLVM's profiles (`main`, `file.c;local`).
 #[derive(Debug, Default)]
-pub struct Stops {
-    functions: HashMap<(usize, String), StopsOfFunction>,
+pub struct ExecutionStops {
+    functions: HashMap<(usize, String), StopsByPosition>,
     caveats: HashMap<(usize, String), BTreeSet<CaveatReason>>,
 }
 
-impl Stops {
+impl ExecutionStops {
     /// Collects the stops of all functions. The index of an image is its position in `images`.
-    pub fn from_view(view: &View, images: &[&ImageProfile], names_of_files: &FileNames) -> Stops {
-        let mut stops = Stops::default();
-        let tail_calls = TailCalls::new(view);
+    pub fn from_view(view: &ProfileView, images: &[&ImageProfile], names_of_files: &FileNames) -> ExecutionStops {
+        let mut stops = ExecutionStops::default();
+        let tail_calls = RelevantTailCalls::new(view);
         for function in view.functions.iter().filter(|f| f.is_executed()) {
             let Some(image) = images.iter().position(|image| std::ptr::eq(*image, function.image)) else { continue };
             let Some(edges) = &function.unit.map.edge_profile else { continue };
@@ -60,19 +60,20 @@ impl Stops {
             // This is also true if a callee forked.
             let is_continued = paths.is_some();
             let paths = paths.map_or(Cow::Borrowed(&function.paths), Cow::Owned);
-            let file_of = |file: &str| names_of_files.in_mapping(view.profile, function.image, file).unwrap_or_else(|| normalize(file));
+            let file_of =
+                |file: &str| names_of_files.name_in_mapping(view.profile, function.image, file).unwrap_or_else(|| normalize(file));
             StopCollector { function, paths, image, names, file_of: &file_of, tail_calls: &tail_calls, stops: &mut stops }
                 .collect(is_continued);
         }
         stops
     }
 
-    pub fn caveats_of(&self, images: &BTreeSet<usize>, name: &str) -> BTreeSet<CaveatReason> {
+    pub fn caveats_of_function(&self, images: &BTreeSet<usize>, name: &str) -> BTreeSet<CaveatReason> {
         let all = images.iter().filter_map(|image| self.caveats.get(&(*image, name.to_owned())));
         all.flatten().copied().collect()
     }
 
-    pub fn stops_of(&self, images: &BTreeSet<usize>, name: &str) -> Vec<Stop> {
+    pub fn stops_of_function(&self, images: &BTreeSet<usize>, name: &str) -> Vec<ExecutionStop> {
         let all = images.iter().filter_map(|image| self.functions.get(&(*image, name.to_owned())));
         all.flat_map(|stops| stops.values().cloned()).collect()
     }
@@ -86,8 +87,8 @@ struct StopCollector<'v, 'a> {
     names: HashMap<&'v str, &'v str>,
     /// Translates a file name from debug information to the file's name in the coverage mapping.
     file_of: &'v dyn Fn(&str) -> String,
-    tail_calls: &'v TailCalls,
-    stops: &'v mut Stops,
+    tail_calls: &'v RelevantTailCalls,
+    stops: &'v mut ExecutionStops,
 }
 
 impl StopCollector<'_, '_> {
@@ -117,9 +118,9 @@ impl StopCollector<'_, '_> {
                 let handler = function.map.blocks.get(edge.to.index()).and_then(|block| block.positions.first());
                 let handler = handler.map(|position| position.scope);
                 let catching_scope = match find_handling(function, &paths, edge.to) {
-                    Handling::Passed => None,
-                    Handling::Caught(scope) => Some(scope),
-                    Handling::Unknown => {
+                    LandingPadHandling::Passed => None,
+                    LandingPadHandling::Caught(scope) => Some(scope),
+                    LandingPadHandling::Unknown => {
                         handler.into_iter().for_each(|scope| self.mark_callers(scope));
                         handler
                     }
@@ -138,7 +139,7 @@ impl StopCollector<'_, '_> {
         if is_continued {
             self.add_caveat(function.map.plain_name(), CaveatReason::Forked);
             // The counters of each process also include code that is inlined into the function.
-            let map = function.units_map();
+            let map = function.unit_map();
             let scopes: BTreeSet<u32> = function.map.blocks.iter().flat_map(|b| &b.positions).map(|p| p.scope).collect();
             for scope in scopes.into_iter().filter_map(|scope| map.scopes.get(scope as usize)).filter(|scope| scope.inlined_at.is_some()) {
                 self.add_caveat(if scope.linkage_name.is_empty() { &scope.name } else { &scope.linkage_name }, CaveatReason::Forked);
@@ -161,7 +162,7 @@ impl StopCollector<'_, '_> {
     /// Adds a caveat to the functions around the inlined code that has an exception handler, because it is unknown whether these functions
     /// continue.
     fn mark_callers(&mut self, handler: u32) {
-        let map = self.function.units_map();
+        let map = self.function.unit_map();
         let mut next = map.scopes.get(handler as usize).and_then(|scope| scope.inlined_at);
         while let Some(scope) = next.and_then(|call| map.scopes.get(call.scope as usize)) {
             let name = match scope.inlined_at {
@@ -186,7 +187,7 @@ impl StopCollector<'_, '_> {
         let mut next = Some(call);
         while let Some(position) = next {
             self.add_stop(position, before, count.into());
-            let scope = self.function.units_map().scopes.get(position.scope as usize);
+            let scope = self.function.unit_map().scopes.get(position.scope as usize);
             next = scope.filter(|_| catching_scope != Some(position.scope)).and_then(|scope| scope.inlined_at);
             next = next.filter(|call| call.scope < position.scope);
         }
@@ -194,13 +195,13 @@ impl StopCollector<'_, '_> {
 
     fn add_unknown_stop(&mut self) {
         if let Some(name) = self.names.get(self.function.map.plain_name()) {
-            let unknown = Stop { file: String::new(), place: (0, 0), before: Vec::new(), count: 1 };
+            let unknown = ExecutionStop { file: String::new(), place: (0, 0), before: Vec::new(), count: 1 };
             self.stops.functions.entry((self.image, (*name).to_owned())).or_default().insert((String::new(), (0, 0)), unknown);
         }
     }
 
     fn add_stop(&mut self, position: SourcePosition, before: &[SourcePosition], count: i128) {
-        let map = self.function.units_map();
+        let map = self.function.unit_map();
         let (Some(scope), Some(file)) = (map.scopes.get(position.scope as usize), file_of(map, position)) else { return };
         let name = match scope.inlined_at {
             None => self.function.map.plain_name(),
@@ -211,7 +212,7 @@ impl StopCollector<'_, '_> {
         let place = (u64::from(position.line), u64::from(position.column));
         let file = (self.file_of)(file);
         let of_function = self.stops.functions.entry((self.image, (*name).to_owned())).or_default();
-        let empty = || Stop { file: file.clone(), place, before: Vec::new(), count: 0 };
+        let empty = || ExecutionStop { file: file.clone(), place, before: Vec::new(), count: 0 };
         let stop = of_function.entry((file.clone(), place)).or_insert_with(empty);
         stop.count += count;
         let is_near = |p: &&SourcePosition| (p.scope, p.file) == (position.scope, position.file) && p.line > position.line;

@@ -1,7 +1,7 @@
 //! Coverage tables with a row for each file or function. In addition to LLVM's numbers, a row has numbers of paths.
 
 use crate::by_test::changed_lines;
-use crate::caveats::Caveat;
+use crate::caveats::CoverageCaveat;
 use crate::diff::format_ranges;
 use crate::packages::PackageFinder;
 use crate::path_columns::{self, group_by_code, plain_name};
@@ -10,14 +10,14 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
-use trodden_analysis::Combinations;
+use trodden_analysis::PathCombinationCounts;
 use trodden_analysis::changes::normalize;
 use trodden_report::coverage::{CoverageRatio, CoverageRow, CoverageTable};
 use trodden_report::words::plural;
-use trodden_report::{Name, View};
+use trodden_report::{DemangledName, ProfileView};
 
 /// Returns the coverage of each file.
-pub fn by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> {
+pub fn coverage_by_file(mapping: &CoverageMapping, view: &ProfileView) -> Result<CoverageTable> {
     let data = mapping.export(&["-summary-only"])?;
     let paths = path_columns::combinations_by_file(&group_by_code(view, &mapping.names));
     let mut table = CoverageTable { of: "file", ..CoverageTable::default() };
@@ -25,7 +25,7 @@ pub fn by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> 
     for file in data["files"].as_array().into_iter().flatten() {
         let name = file["filename"].as_str().unwrap_or_default();
         let own = paths.get(&normalize(name)).copied();
-        let package = packages.of_file(Path::new(name)).map(|package| package.name);
+        let package = packages.find_package_of_file(Path::new(name)).map(|package| package.name);
         let mut row = CoverageRow { paths: own, package, ..summary_row(name.to_owned(), &file["summary"])? };
         add_caveats(&mut row, mapping, &normalize(name));
         // The mapping also contains headers without code.
@@ -33,7 +33,7 @@ pub fn by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> 
             table.rows.push(row);
         }
     }
-    let paths = table.rows.iter().filter_map(|r| r.paths).reduce(Combinations::plus);
+    let paths = table.rows.iter().filter_map(|r| r.paths).reduce(PathCombinationCounts::add_combinations);
     table.total = CoverageRow { paths, ..summary_row("total".into(), &data["totals"])? };
     shorten_names(&mut table.rows, &mut packages);
     table.packages = sum_by_package(&mut table.rows);
@@ -42,7 +42,7 @@ pub fn by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> 
 
 /// Makes file names relative to the folder of the Rust workspace, or, without a workspace, to the common folder of all files.
 fn shorten_names(rows: &mut [CoverageRow], packages: &mut PackageFinder) {
-    let workspace = rows.iter().find_map(|row| packages.of_file(Path::new(&row.name))).map(|package| package.workspace);
+    let workspace = rows.iter().find_map(|row| packages.find_package_of_file(Path::new(&row.name))).map(|package| package.workspace);
     if let Some(workspace) = workspace {
         for row in rows {
             if let Ok(short) = Path::new(&row.name).strip_prefix(&workspace) {
@@ -83,15 +83,15 @@ fn add_rows(sum: &CoverageRow, row: &CoverageRow) -> CoverageRow {
         lines: either(sum.lines, row.lines),
         branches: add(sum.branches, row.branches),
         mcdc: either(sum.mcdc, row.mcdc),
-        paths: [sum.paths, row.paths].into_iter().flatten().reduce(Combinations::plus),
+        paths: [sum.paths, row.paths].into_iter().flatten().reduce(PathCombinationCounts::add_combinations),
         ..sum.clone()
     }
 }
 
 fn add_caveats(row: &mut CoverageRow, mapping: &CoverageMapping, file: &str) {
     let of_file = || mapping.caveats.iter().filter(|caveat| caveat.file == file);
-    row.remarks.extend(of_file().map(Caveat::remark_with_name));
-    row.caveats.extend(of_file().map(Caveat::json));
+    row.remarks.extend(of_file().map(CoverageCaveat::remark_with_name));
+    row.caveats.extend(of_file().map(CoverageCaveat::json));
 }
 
 /// Reads a summary from the output of `llvm-cov`. It is the summary of a file, or the total.
@@ -114,7 +114,7 @@ fn summary_row(name: String, summary: &Value) -> Result<CoverageRow> {
 
 /// Returns the coverage of each function. Each instance of a template has its own row. `max_examples` is the maximum number of untested
 /// combinations of branches that are listed for a function.
-pub fn by_function(mapping: &CoverageMapping, view: &View, max_examples: usize) -> Result<CoverageTable> {
+pub fn coverage_by_function(mapping: &CoverageMapping, view: &ProfileView, max_examples: usize) -> Result<CoverageTable> {
     let data = mapping.export(&[])?;
     let wanted: BTreeSet<&str> = data["files"].as_array().into_iter().flatten().filter_map(|f| f["filename"].as_str()).collect();
     let files_of = |function: &Value| -> Vec<String> {
@@ -127,24 +127,25 @@ pub fn by_function(mapping: &CoverageMapping, view: &View, max_examples: usize) 
         let names = || function["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let Some(linkage) = function["name"].as_str().filter(|_| names().any(|f| wanted.contains(f))) else { continue };
         let files = files_of(function);
-        let own = path_columns::find_code(&code, linkage, &files);
-        let mut row = CoverageRow { name: Name::from_linkage(plain_name(linkage)).short, ..CoverageRow::default() };
+        let own = path_columns::find_function_code(&code, linkage, &files);
+        let mut row = CoverageRow { name: DemangledName::from_linkage(plain_name(linkage)).short, ..CoverageRow::default() };
         row.regions = count_regions(&function["regions"]);
         row.branches = count_branches(&function["branches"]);
-        let is_same = |caveat: &&Caveat| caveat.function.replace(';', ":") == linkage.replace(';', ":") && files.contains(&caveat.file);
+        let is_same =
+            |caveat: &&CoverageCaveat| caveat.function.replace(';', ":") == linkage.replace(';', ":") && files.contains(&caveat.file);
         let caveats = || mapping.caveats.iter().filter(is_same);
-        row.caveats = caveats().map(Caveat::json).collect();
+        row.caveats = caveats().map(CoverageCaveat::json).collect();
         if met.insert((linkage, files.first().cloned())) {
-            row.paths = own.iter().map(|code| code.combinations()).reduce(Combinations::plus);
-            row.remarks = own.iter().flat_map(|code| code.examples(max_examples)).take(max_examples).collect();
+            row.paths = own.iter().map(|code| code.combinations()).reduce(PathCombinationCounts::add_combinations);
+            row.remarks = own.iter().flat_map(|code| code.describe_untested_examples(max_examples)).take(max_examples).collect();
         } else if !own.is_empty() {
             row.remarks = vec![SHARED_PATHS_REMARK.to_owned()];
         }
-        row.remarks.extend(caveats().map(Caveat::remark));
+        row.remarks.extend(caveats().map(CoverageCaveat::remark));
         table.rows.push(row);
     }
     table.rows.sort_by_key(|r| std::cmp::Reverse(r.paths.map_or(0, |p| p.untested)));
-    let all = table.rows.iter().filter_map(|r| r.paths).reduce(Combinations::plus);
+    let all = table.rows.iter().filter_map(|r| r.paths).reduce(PathCombinationCounts::add_combinations);
     table.total = CoverageRow { paths: all, ..summary_row("total".into(), &data["totals"])? };
     Ok(table)
 }
@@ -171,10 +172,10 @@ fn count_item(sum: CoverageRatio, count: Option<u64>) -> CoverageRatio {
 }
 
 /// Returns the coverage of those lines that were changed since a commit, by file.
-pub fn by_changed_lines(mapping: &CoverageMapping, commit: &str) -> Result<CoverageTable> {
+pub fn coverage_by_changed_lines(mapping: &CoverageMapping, commit: &str) -> Result<CoverageTable> {
     let changes = changed_lines(commit)?;
     let mut lines = LineExecutions::from_mapping(mapping)?;
-    lines.keep_changed(&changes);
+    lines.keep_changed_lines(&changes);
     let mut table = CoverageTable { of: "file", ..CoverageTable::default() };
     let mut total = CoverageRatio::default();
     for (name, lines) in &lines.0 {

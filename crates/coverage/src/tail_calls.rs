@@ -6,21 +6,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_report::inlined::count_stops_by_block;
-use trodden_report::{Function, View};
+use trodden_report::{Function, ProfileView};
 use trodden_unit::EdgeKind;
 
 /// Functions with a tail call that matters, by the address of their function map.
-pub struct TailCalls(BTreeSet<usize>);
+pub struct RelevantTailCalls(BTreeSet<usize>);
 
 /// The names of called functions; `None` stands for an indirect call.
 type CalleeNames<'v> = BTreeSet<Option<&'v str>>;
 
-impl TailCalls {
-    pub fn new(view: &View) -> TailCalls {
+impl RelevantTailCalls {
+    pub fn new(view: &ProfileView) -> RelevantTailCalls {
         let jumps: Vec<(&Function, CalleeNames)> =
             view.executed().map(|function| (function, find_tail_callees(function))).filter(|(_, callees)| !callees.is_empty()).collect();
         if jumps.is_empty() {
-            return TailCalls(BTreeSet::new());
+            return RelevantTailCalls(BTreeSet::new());
         }
         let ended: CalleeNames = view.executed().flat_map(find_callees_where_executions_ended).collect();
         let mut reached: BTreeSet<usize> = BTreeSet::new();
@@ -40,7 +40,7 @@ impl TailCalls {
         let returning = find_always_returning(view, &jumps);
         let is_unknown = |callee: &Option<&str>| callee.is_none_or(|name| !returning.contains(name));
         let unknown = jumps.iter().filter(|(function, callees)| reached.contains(&map_address(function)) && callees.iter().any(is_unknown));
-        TailCalls(unknown.map(|(function, _)| map_address(function)).collect())
+        RelevantTailCalls(unknown.map(|(function, _)| map_address(function)).collect())
     }
 
     /// Returns true if the function has a tail call and it matters whether that call returned.
@@ -74,11 +74,11 @@ fn find_callees_where_executions_ended<'v>(function: &'v Function) -> CalleeName
 }
 
 /// Returns the names of functions that always returned, including those of library functions.
-fn find_always_returning<'v>(view: &'v View, jumps: &[(&'v Function, CalleeNames<'v>)]) -> BTreeSet<&'v str> {
+fn find_always_returning<'v>(view: &'v ProfileView, jumps: &[(&'v Function, CalleeNames<'v>)]) -> BTreeSet<&'v str> {
     let mut finished: BTreeMap<&str, bool> = BTreeMap::new();
     for function in &view.functions {
         let ends = |kind| function.map.graph.flow_edges().zip(&function.paths.edges).any(|(edge, count)| edge.kind == kind && *count > 0);
-        let is_finished = function.paths.all_finished() && !ends(EdgeKind::NoReturn) && !ends(EdgeKind::Resume);
+        let is_finished = function.paths.are_all_paths_finished() && !ends(EdgeKind::NoReturn) && !ends(EdgeKind::Resume);
         *finished.entry(function.map.plain_name()).or_insert(true) &= is_finished;
     }
     let mut returning: BTreeSet<&str> = finished.into_iter().filter(|(_, is_finished)| *is_finished).map(|(name, _)| name).collect();

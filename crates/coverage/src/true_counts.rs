@@ -6,7 +6,7 @@
 //! leads to this one, as a loop's body leads to its condition.
 
 use crate::region_code::{CodeRegion, FunctionRegions, RegionCounter, RegionCounterKind, RegionKind};
-use crate::stops::Stop;
+use crate::stops::ExecutionStop;
 use std::collections::{BTreeMap, HashMap};
 
 /// A position in a file: line and column, both from 1.
@@ -31,7 +31,7 @@ impl SourceSpan {
 }
 
 /// Computes the true counts of a function's regions, from its counters and from the positions where executions ended (stops).
-pub struct TrueCounts<'f> {
+pub struct CorrectedRegionCounts<'f> {
     function: &'f FunctionRegions,
     counts: &'f [u64],
     /// The span of each region, indexed by file and region.
@@ -41,7 +41,7 @@ pub struct TrueCounts<'f> {
     /// For each counter, the region at whose start the program increments it.
     counted: HashMap<u64, SourceSpan>,
     /// The positions where executions ended, each with its index of the file.
-    stops: Vec<(usize, LineAndColumn, &'f Stop)>,
+    stops: Vec<(usize, LineAndColumn, &'f ExecutionStop)>,
     /// For each stop, the regions that contain it and whose counts LLVM computes from other counters. Each has its sum of counters.
     computed: Vec<Vec<(SourceSpan, CounterSum)>>,
 }
@@ -49,13 +49,18 @@ pub struct TrueCounts<'f> {
 /// A sum of counters, as a map from each counter to its factor.
 type CounterSum = BTreeMap<u64, i128>;
 
-impl<'f> TrueCounts<'f> {
+impl<'f> CorrectedRegionCounts<'f> {
     /// Prepares the computation of a function's counts. `files` are the names of the function's files. Returns `None` if the position of a
     /// stop is unknown, if a corrected count would be negative, or if the mapping is corrupt.
-    pub fn new(function: &'f FunctionRegions, counts: &'f [u64], files: &[String], stops: &'f [Stop]) -> Option<TrueCounts<'f>> {
+    pub fn new(
+        function: &'f FunctionRegions,
+        counts: &'f [u64],
+        files: &[String],
+        stops: &'f [ExecutionStop],
+    ) -> Option<CorrectedRegionCounts<'f>> {
         let spans = compute_region_spans(function)?;
         let (owners, counted) = assign_counters(function, &spans);
-        let mut all = TrueCounts { function, counts, spans, owners, counted, stops: Vec::new(), computed: Vec::new() };
+        let mut all = CorrectedRegionCounts { function, counts, spans, owners, counted, stops: Vec::new(), computed: Vec::new() };
         for stop in stops {
             let (file, place) = all.locate_stop(files, stop)?;
             all.computed.push(all.find_computed_regions(file, place)?);
@@ -82,7 +87,7 @@ impl<'f> TrueCounts<'f> {
     }
 
     /// Returns the file's index and the position of a stop; `None` if no region contains the stop.
-    fn locate_stop(&self, files: &[String], stop: &Stop) -> Option<(usize, LineAndColumn)> {
+    fn locate_stop(&self, files: &[String], stop: &ExecutionStop) -> Option<(usize, LineAndColumn)> {
         let is_of = |file: &usize| files.get(*file).is_some_and(|name| *name == stop.file);
         let whole = |file: usize| self.spans[file].iter().filter(move |span| span.file == file);
         let direct = (0..files.len()).filter(is_of).find(|file| whole(*file).any(|span| span.contains_place(*file, stop.place)));
@@ -92,7 +97,7 @@ impl<'f> TrueCounts<'f> {
     }
 
     /// Returns the value that LLVM computes for a counter; `None` if the mapping is corrupt.
-    pub fn value(&self, counter: RegionCounter) -> Option<i128> {
+    pub fn count_of_counter(&self, counter: RegionCounter) -> Option<i128> {
         self.expand_counter(counter)?.into_iter().map(|(number, times)| Some(i128::from(*self.counts.get(number as usize)?) * times)).sum()
     }
 
@@ -159,7 +164,7 @@ impl<'f> TrueCounts<'f> {
             _ => counted == span,
         };
         let is_exact = matches!(counter.kind(), RegionCounterKind::Plain(number) if self.counted.get(&number).is_some_and(is_at));
-        let value = self.value(counter)?;
+        let value = self.count_of_counter(counter)?;
         Some(if is_exact { value } else { value - self.count_ended_before(counter, span)? })
     }
 
@@ -186,9 +191,9 @@ impl<'f> TrueCounts<'f> {
     pub fn direction_counts(&self, file: usize, number: usize) -> Option<[i128; 2]> {
         let (region, span) = (&self.function.regions[file][number], self.spans[file][number]);
         let [yes, no] = [*region.counters.first()?, *region.counters.get(1)?];
-        let values = [self.value(yes)?, self.value(no)?];
+        let values = [self.count_of_counter(yes)?, self.count_of_counter(no)?];
         let around = self.enclosing_region(&span)?;
-        let is_condition = self.value(*self.function.regions[around.0][around.1].counters.first()?)? == values[0] + values[1];
+        let is_condition = self.count_of_counter(*self.function.regions[around.0][around.1].counters.first()?)? == values[0] + values[1];
         let sides = match (self.is_counted_at_target(yes, &span), self.is_counted_at_target(no, &span)) {
             (true, _) if is_condition => [values[0], self.count_reaching(around, span.end)? - values[0]],
             (_, true) if is_condition => [self.count_reaching(around, span.end)? - values[1], values[1]],

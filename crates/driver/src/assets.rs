@@ -7,7 +7,7 @@
 use crate::context::DriverContext;
 use crate::other_programs::{option_with_value, run};
 use crate::stand_ins;
-use crate::toolchain::{CLANG_VARIABLE, Llvm, Tool, install};
+use crate::toolchain::{CLANG_VARIABLE, LlvmTool, LlvmToolchain, install};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::ffi::OsString;
 use std::fs;
@@ -48,7 +48,7 @@ fn write_object(store: &UnitCache, content: &[u8]) -> Result<PathBuf> {
 
 /// A shared library that is installed beside this program.
 #[derive(Debug)]
-pub struct OwnLibrary {
+pub struct TroddenLibrary {
     /// What the library is called in messages.
     pub kind: &'static str,
     /// Name of the library's file.
@@ -60,10 +60,10 @@ pub struct OwnLibrary {
 }
 
 /// The clang plugin, which instruments code.
-pub const PLUGIN: OwnLibrary =
-    OwnLibrary { kind: "plugin", file: "libtrodden_instrument.so", package: "trodden-instrument", variable: "TRODDEN_PLUGIN" };
+pub const COMPILER_PLUGIN_LIBRARY: TroddenLibrary =
+    TroddenLibrary { kind: "plugin", file: "libtrodden_instrument.so", package: "trodden-instrument", variable: "TRODDEN_PLUGIN" };
 
-impl OwnLibrary {
+impl TroddenLibrary {
     /// Finds the library's file. Fails if it does not exist, with a message that names the paths that were tried.
     pub fn find(&self, context: &DriverContext) -> Result<PathBuf> {
         match self.from_variable(context)? {
@@ -80,7 +80,7 @@ impl OwnLibrary {
         }
     }
 
-    /// Returns the file that [`OwnLibrary::variable`] names, or `None` if the variable is not set.
+    /// Returns the file that [`TroddenLibrary::variable`] names, or `None` if the variable is not set.
     pub fn from_variable(&self, context: &DriverContext) -> Result<Option<PathBuf>> {
         let Some(named) = context.value(self.variable) else { return Ok(None) };
         let path = std::path::absolute(PathBuf::from(named))?;
@@ -99,7 +99,7 @@ impl OwnLibrary {
     fn require_installed(&self, context: &DriverContext) -> Result<PathBuf> {
         self.find_installed(context)?.map_err(|paths| {
             let [one, other] = paths.each_ref().map(|path| path.display());
-            let OwnLibrary { kind, file, package, variable } = self;
+            let TroddenLibrary { kind, file, package, variable } = self;
             anyhow!(
                 "cannot find the {kind} {file}: neither {one} nor {other} exists. Build it with `cargo build --release -p {package}`, or \
                     set {variable} to its path"
@@ -109,17 +109,17 @@ impl OwnLibrary {
 }
 
 /// Returns the clang option that loads the plugin.
-pub fn plugin_option(context: &DriverContext, llvm: &Llvm) -> Result<OsString> {
+pub fn plugin_option(context: &DriverContext, llvm: &LlvmToolchain) -> Result<OsString> {
     Ok(option_with_value("-fpass-plugin=", check_plugin(context, llvm)?))
 }
 
 /// Checks that clang can load the plugin and that the plugin accepts clang, and returns the plugin's path. An unsuitable clang, such as a
 /// statically linked one, is thus noticed before anything is compiled. The unit cache remembers which clang was accepted.
-pub fn check_plugin(context: &DriverContext, llvm: &Llvm) -> Result<PathBuf> {
-    let plugin = PLUGIN.find(context)?;
-    let accepted = context.store()?.root().join("runtime").join(acceptance_file_name(llvm, &plugin)?);
+pub fn check_plugin(context: &DriverContext, llvm: &LlvmToolchain) -> Result<PathBuf> {
+    let plugin = COMPILER_PLUGIN_LIBRARY.find(context)?;
+    let accepted = context.store()?.root().join("runtime").join(plugin_check_file_name(llvm, &plugin)?);
     if !accepted.exists() {
-        try_plugin(context, llvm, &plugin)?;
+        try_compiler_plugin(context, llvm, &plugin)?;
         // A failure only means that the check is repeated. The plugin itself reports later that the cache is not writable.
         _ = atomic_file::write_unsynced(&accepted, TEMPORARY_PREFIX, b"");
     }
@@ -127,7 +127,7 @@ pub fn check_plugin(context: &DriverContext, llvm: &Llvm) -> Result<PathBuf> {
 }
 
 /// Loads the plugin into clang by compiling an empty file. Unlike [`check_plugin`], does not rely on results in the unit cache.
-pub fn try_plugin(context: &DriverContext, llvm: &Llvm, plugin: &Path) -> Result<()> {
+pub fn try_compiler_plugin(context: &DriverContext, llvm: &LlvmToolchain, plugin: &Path) -> Result<()> {
     let mut command = Command::new(llvm.clang());
     command.args(["-x", "c", "-c", "/dev/null", "-o", "/dev/null"]).arg(option_with_value("-fpass-plugin=", plugin));
     command.env(CACHE_VARIABLE, context.store()?.root()).env_remove(EXPERIMENT_VARIABLE).env_remove(SETTINGS_VARIABLE);
@@ -137,7 +137,7 @@ pub fn try_plugin(context: &DriverContext, llvm: &Llvm, plugin: &Path) -> Result
             llvm.clang().display(),
             llvm.major,
             plugin.display(),
-            install(Tool::Clang)
+            install(LlvmTool::Clang)
         )
     })
 }
@@ -145,7 +145,7 @@ pub fn try_plugin(context: &DriverContext, llvm: &Llvm, plugin: &Path) -> Result
 /// Returns the name of the file that records that a clang was accepted. The name is a hash of clang's version and of the identities of
 /// clang and plugin. The LLVM library need not be part of the hash: packages replace it together with clang, and a clang with a different
 /// library fails by itself.
-fn acceptance_file_name(llvm: &Llvm, plugin: &Path) -> Result<String> {
+fn plugin_check_file_name(llvm: &LlvmToolchain, plugin: &Path) -> Result<String> {
     let all = [llvm.major.to_string(), llvm.clang().display().to_string(), file_identity(llvm.clang())?, file_identity(plugin)?];
     Ok(format!("{}.clang", Identity::from_content(all.join("\n").as_bytes())))
 }
@@ -224,8 +224,8 @@ pub fn link_drivers(context: &DriverContext, folder: &Path) -> Result<()> {
     trodden_profile::temporary::create_folders(folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
     DRIVER_NAMES.iter().try_for_each(|name| replace_link(program, &folder.join(name)))?;
     // CMake takes `trodden-` for the prefix of a cross toolchain, and searches for tools with this prefix beside the compiler.
-    let Ok(llvm) = Llvm::find(context) else { return Ok(()) };
-    for tool in [Tool::Ar, Tool::Ranlib, Tool::Nm] {
+    let Ok(llvm) = LlvmToolchain::find(context) else { return Ok(()) };
+    for tool in [LlvmTool::Ar, LlvmTool::Ranlib, LlvmTool::Nm] {
         if let Ok(path) = llvm.tool(context, tool) {
             replace_link(&path, &folder.join(format!("trodden-{}", tool.name())))?;
         }

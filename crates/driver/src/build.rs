@@ -5,7 +5,7 @@ use crate::cc::LTO_VARIABLE;
 use crate::context::DriverContext;
 use crate::events::{self, DriverEvent, LOG_VARIABLE};
 use crate::experiment;
-use crate::toolchain::{CLANG_VARIABLE, Llvm, Tool};
+use crate::toolchain::{CLANG_VARIABLE, LlvmTool, LlvmToolchain};
 use crate::variant::OUTPUT_HINT;
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,7 +52,7 @@ pub struct BuildResult {
 pub fn run(context: &DriverContext, build: &BuildJob) -> Result<BuildResult> {
     let settings = build.settings.clone().or(experiment::from_environment(context)?);
     exclusions::check(&settings)?;
-    let llvm = Llvm::find(context)?;
+    let llvm = LlvmToolchain::find(context)?;
     assets::check_plugin(context, &llvm)?;
     let store = context.store()?;
     let drivers = assets::create_driver_links(context, &store)?;
@@ -61,7 +61,7 @@ pub fn run(context: &DriverContext, build: &BuildJob) -> Result<BuildResult> {
     fs::write(&log, "").with_context(|| format!("cannot write {}", log.display()))?;
     let mut command = Command::new(&build.command[0]);
     command.args(&build.command[1..]).envs(build.variables.iter().map(|(name, value)| (name, value)));
-    if let Some(clang) = Llvm::from_environment(context)? {
+    if let Some(clang) = LlvmToolchain::from_environment(context)? {
         // `CC` is overwritten below, so the clang that it names is passed on in a variable of its own. Without one, the driver chooses a
         // clang by the name under which the build calls the driver.
         command.env(CLANG_VARIABLE, std::path::absolute(clang.clang())?);
@@ -69,7 +69,7 @@ pub fn run(context: &DriverContext, build: &BuildJob) -> Result<BuildResult> {
     command.env("CC", drivers.join("trodden-cc")).env("CXX", drivers.join("trodden-c++"));
     command.env(CACHE_VARIABLE, store.root()).env(LOG_VARIABLE, &log);
     let is_for_traces = settings.observe == Some(Observe::Trace);
-    experiment::pass_request(&mut command, &experiment::write_request(context, &experiment::resolve(context, settings)?)?);
+    experiment::pass_request_to_command(&mut command, &experiment::write_request(context, &experiment::resolve(context, settings)?)?);
     let mut path_prefix = Vec::new();
     if !build.only_variables {
         path_prefix.push(drivers.join("path"));
@@ -89,11 +89,11 @@ pub fn run(context: &DriverContext, build: &BuildJob) -> Result<BuildResult> {
 
 /// Makes the build use archiver tools that can read bitcode, because it may put bitcode into archives. Returns folders to prepend to the
 /// search path.
-fn prepare_lto(context: &DriverContext, llvm: &Llvm, command: &mut Command) -> Result<Vec<PathBuf>> {
-    llvm.tool(context, Tool::Lld)?;
+fn prepare_lto(context: &DriverContext, llvm: &LlvmToolchain, command: &mut Command) -> Result<Vec<PathBuf>> {
+    llvm.tool(context, LlvmTool::Lld)?;
     command.env(LTO_VARIABLE, "1");
     let mut folder = None;
-    for (variable, tool) in [("AR", Tool::Ar), ("NM", Tool::Nm), ("RANLIB", Tool::Ranlib)] {
+    for (variable, tool) in [("AR", LlvmTool::Ar), ("NM", LlvmTool::Nm), ("RANLIB", LlvmTool::Ranlib)] {
         let path = llvm.tool(context, tool)?;
         folder = path.parent().map(Path::to_owned);
         command.env(variable, path);

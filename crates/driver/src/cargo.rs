@@ -12,7 +12,7 @@ use crate::context::DriverContext;
 use crate::experiment;
 use crate::other_programs::run as output_of;
 use crate::rust;
-use crate::toolchain::{CLANG_VARIABLE, Llvm};
+use crate::toolchain::{CLANG_VARIABLE, LlvmToolchain};
 use anyhow::{Context, Result, bail};
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -97,7 +97,7 @@ enum ProgramRunner {
 }
 
 /// Fails unless `verb` is a cargo subcommand that builds programs.
-pub fn check_verb(verb: &str) -> Result<()> {
+pub fn check_cargo_verb(verb: &str) -> Result<()> {
     if !BUILDING_VERBS.contains(&verb) {
         bail!("unknown command `cargo trodden {verb}`. Use build, run, test, bench, nextest or install (see `cargo trodden --help`)");
     }
@@ -105,7 +105,7 @@ pub fn check_verb(verb: &str) -> Result<()> {
 }
 
 /// Runs `cargo test` or `cargo nextest run`, and records each test as one run of the suite `suite`, in the run store of the working folder.
-pub fn test_as_suite(context: &DriverContext, arguments: Vec<OsString>, settings: Settings, suite: &str) -> Result<ExitCode> {
+pub fn run_tests_as_suite(context: &DriverContext, arguments: Vec<OsString>, settings: Settings, suite: &str) -> Result<ExitCode> {
     let project = context.directory()?.to_str().context("the path of the current folder is not UTF-8")?;
     let step = ["suite", "step", "--suite", suite, "--project", project];
     let runner = ProgramRunner::Recorder(step.map(str::to_owned).to_vec());
@@ -177,7 +177,7 @@ fn prepare_cargo(
     assets::check_plugin(context, &llvm)?;
     let store = context.store()?;
     let target = invocation.supported_target()?;
-    let workspace = Workspace::read(context, &invocation.arguments)?;
+    let workspace = CargoWorkspace::read(context, &invocation.arguments)?;
     let folder = match &invocation.folder {
         Some(folder) => std::path::absolute(folder)?,
         None => workspace.target_folder.join("trodden"),
@@ -196,7 +196,7 @@ fn prepare_cargo(
     }
     command.args(&invocation.arguments[invocation.before_dashes..]);
     // With an edge profile, all crates must be compiled from bitcode, so that function names match.
-    set_wrappers(context, &mut command, &wrappers, (!scope.dependencies && !must_keep_function_names).then_some(&workspace))?;
+    set_compiler_wrappers(context, &mut command, &wrappers, (!scope.dependencies && !must_keep_function_names).then_some(&workspace))?;
     if !must_keep_function_names {
         scope.describe_uncounted_code().into_iter().for_each(|what| log::info!("{what}"));
     }
@@ -208,7 +208,7 @@ fn prepare_cargo(
     }
     command.env(CLANG_VARIABLE, std::path::absolute(llvm.clang())?);
     command.env(rust::CONFIGURATION_VARIABLE, configuration.to_string()).env(CACHE_VARIABLE, store.root());
-    experiment::pass_request(&mut command, &request);
+    experiment::pass_request_to_command(&mut command, &request);
     let drivers = assets::create_driver_links(context, &store)?;
     let underscored = target.replace('-', "_");
     command.env(format!("CC_{underscored}"), drivers.join("trodden-cc")).env(format!("CXX_{underscored}"), drivers.join("trodden-c++"));
@@ -219,7 +219,12 @@ fn prepare_cargo(
 
 /// Makes this program the wrapper of rustdoc and rustc. rustc is wrapped only for the members of the workspace `members_of`, or for all
 /// crates if it is `None`.
-fn set_wrappers(context: &DriverContext, command: &mut Command, wrappers: &Path, members_of: Option<&Workspace>) -> Result<()> {
+fn set_compiler_wrappers(
+    context: &DriverContext,
+    command: &mut Command,
+    wrappers: &Path,
+    members_of: Option<&CargoWorkspace>,
+) -> Result<()> {
     if context.value("RUSTC_WRAPPER").is_some() || context.value("RUSTC_WORKSPACE_WRAPPER").is_some() {
         log::info!("RUSTC_WRAPPER and RUSTC_WORKSPACE_WRAPPER are ignored, because trodden itself must be rustc's wrapper");
     }
@@ -240,7 +245,7 @@ fn set_wrappers(context: &DriverContext, command: &mut Command, wrappers: &Path,
     Ok(())
 }
 
-fn enable_coverage(command: &mut Command, workspace: &Workspace, rustc: &RustcVersion) {
+fn enable_coverage(command: &mut Command, workspace: &CargoWorkspace, rustc: &RustcVersion) {
     if !workspace.host_code.is_empty() {
         log::info!("no coverage for code that runs during the build: {}", list_names(&workspace.host_code, 3));
     }
@@ -276,17 +281,22 @@ impl RustcVersion {
 
     /// Finds an installed LLVM that can compile the bitcode that this rustc writes. Fails if rustc is not based on LLVM, or if its LLVM is
     /// newer than all installed ones.
-    pub fn compiler(&self, context: &DriverContext) -> Result<Llvm> {
+    pub fn compiler(&self, context: &DriverContext) -> Result<LlvmToolchain> {
         let major = self.llvm.split('.').next().and_then(|major| major.parse().ok());
         let major = major.with_context(|| format!("rustc {} is not based on LLVM", self.release))?;
-        Llvm::for_bitcode(context, major, &format!("rustc {} is based on", self.release))
+        LlvmToolchain::for_bitcode(context, major, &format!("rustc {} is based on", self.release))
     }
 }
 
 /// Computes an identity from everything that determines how the plugin changes a program: the plugin's settings (`request`, a file named by
 /// the hash of its content), the plugin's own content, and the version of LLVM.
-fn compute_configuration_identity(context: &DriverContext, llvm: &Llvm, request: &Path, scope: InstrumentedScope) -> Result<Identity> {
-    let plugin = assets::PLUGIN.find(context)?;
+fn compute_configuration_identity(
+    context: &DriverContext,
+    llvm: &LlvmToolchain,
+    request: &Path,
+    scope: InstrumentedScope,
+) -> Result<Identity> {
+    let plugin = assets::COMPILER_PLUGIN_LIBRARY.find(context)?;
     let bytes = fs::read(&plugin).with_context(|| format!("cannot read {}", plugin.display()))?;
     let name = request.file_name().unwrap_or_default().to_string_lossy();
     Ok(Identity::from_content(format!("{name} {} {scope:?} {}", Identity::from_content(&bytes), llvm.major).as_bytes()))
@@ -327,7 +337,7 @@ impl ProgramRunner {
 
 /// A cargo workspace, as described by `cargo metadata`.
 #[derive(Debug)]
-pub struct Workspace {
+pub struct CargoWorkspace {
     /// Root folder of the workspace.
     pub root: PathBuf,
     /// Cargo's target folder for the workspace.
@@ -338,9 +348,9 @@ pub struct Workspace {
     host_code: Vec<String>,
 }
 
-impl Workspace {
+impl CargoWorkspace {
     /// Queries cargo for the workspace to which a command with these arguments applies. Fails if cargo cannot be run or finds no package.
-    pub fn read(context: &DriverContext, arguments: &[OsString]) -> Result<Workspace> {
+    pub fn read(context: &DriverContext, arguments: &[OsString]) -> Result<CargoWorkspace> {
         let mut command = Command::new(cargo_program(context));
         command.args(["metadata", "--no-deps", "--format-version=1"]);
         let mut arguments = arguments.iter();
@@ -367,7 +377,7 @@ impl Workspace {
         let all = || metadata["packages"].as_array().into_iter().flatten();
         let packages = all().filter_map(|package| Some(Path::new(package["manifest_path"].as_str()?).parent()?.to_owned())).collect();
         let host_code = all().flat_map(describe_host_code).collect();
-        Ok(Workspace { root: folder("workspace_root")?, target_folder: folder("target_directory")?, packages, host_code })
+        Ok(CargoWorkspace { root: folder("workspace_root")?, target_folder: folder("target_directory")?, packages, host_code })
     }
 }
 

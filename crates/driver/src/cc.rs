@@ -17,9 +17,9 @@ use crate::context::DriverContext;
 use crate::events::{self, DriverEvent};
 use crate::experiment;
 use crate::link;
-use crate::toolchain::{CLANG_VARIABLE, Llvm};
+use crate::toolchain::{CLANG_VARIABLE, LlvmToolchain};
 use anyhow::{Context, Result, bail, ensure};
-use arguments::CommandLine;
+use arguments::CompilerCommandLine;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -45,16 +45,16 @@ const SETTING_WORDS: [(&str, &str); 7] = [
 
 /// Runs clang with `arguments`. Returns only if the command links, or if clang cannot be run; otherwise, clang replaces this process.
 pub fn drive(context: &DriverContext, language: SourceLanguage, arguments: Vec<OsString>) -> Result<ExitCode> {
-    drive_with_llvm(context, &Llvm::find(context)?, language, arguments)
+    drive_clang(context, &LlvmToolchain::find(context)?, language, arguments)
 }
 
 /// Runs clang in place of the compiler that the build called as `name`. A name such as `clang-20` selects this version of clang. Otherwise
 /// like [`drive`].
-pub fn stand_in(context: &DriverContext, name: &str, language: SourceLanguage, arguments: Vec<OsString>) -> Result<ExitCode> {
-    drive_with_llvm(context, &Llvm::for_compiler_name(context, name)?, language, arguments)
+pub fn stand_in_for_compiler(context: &DriverContext, name: &str, language: SourceLanguage, arguments: Vec<OsString>) -> Result<ExitCode> {
+    drive_clang(context, &LlvmToolchain::for_compiler_name(context, name)?, language, arguments)
 }
 
-fn drive_with_llvm(context: &DriverContext, llvm: &Llvm, language: SourceLanguage, mut arguments: Vec<OsString>) -> Result<ExitCode> {
+fn drive_clang(context: &DriverContext, llvm: &LlvmToolchain, language: SourceLanguage, mut arguments: Vec<OsString>) -> Result<ExitCode> {
     let own = remove_trodden_options(&mut arguments)?;
     let lto = own.lto || context.variable(LTO_VARIABLE).is_some_and(|v| v == "1");
     if own.settings != Settings::default() || experiment::settings_variable(context).is_some() {
@@ -104,11 +104,11 @@ fn drive_with_llvm(context: &DriverContext, llvm: &Llvm, language: SourceLanguag
     exec_clang(&clang, &arguments, &added, &environment)
 }
 
-fn compile_options(context: &DriverContext, llvm: &Llvm, line: &CommandLine, clang: &Path) -> Result<Vec<OsString>> {
+fn compile_options(context: &DriverContext, llvm: &LlvmToolchain, line: &CompilerCommandLine, clang: &Path) -> Result<Vec<OsString>> {
     let mut added = Vec::new();
     if line.compiles {
         added.push(assets::plugin_option(context, llvm)?);
-        added.extend(debug_information::options_to_add(line, clang, llvm.major));
+        added.extend(debug_information::debug_options_to_add(line, clang, llvm.major));
         let counters = pgo::compile_options(context, line)?;
         // Coverage builds need no graphs of source lines, because their line counts come from the coverage mapping.
         if counters.is_empty() && is_optimised(line) && !emits_llvm_ir(line) {
@@ -136,35 +136,35 @@ fn compile_options(context: &DriverContext, llvm: &Llvm, line: &CommandLine, cla
 }
 
 /// Returns true if the last `-O` option requests optimisation.
-fn is_optimised(line: &CommandLine) -> bool {
+fn is_optimised(line: &CompilerCommandLine) -> bool {
     let level = line.arguments.iter().filter_map(|argument| argument.to_str()?.strip_prefix("-O")).next_back();
     level.is_some_and(|level| level != "0")
 }
 
 /// Returns true if the command requests control-flow integrity checks. Clang can compile them only with link-time optimisation.
-fn requests_control_flow_integrity(line: &CommandLine) -> bool {
+fn requests_control_flow_integrity(line: &CompilerCommandLine) -> bool {
     let sanitizers = line.arguments.iter().filter_map(|argument| argument.to_str()?.strip_prefix("-fsanitize="));
     sanitizers.flat_map(|list| list.split(',')).any(|sanitizer| sanitizer.starts_with("cfi"))
 }
 
-fn requests_emulated_tls(line: &CommandLine) -> bool {
+fn requests_emulated_tls(line: &CompilerCommandLine) -> bool {
     let mut options = line.arguments.iter().rev();
     line.compiles && options.find(|a| *a == "-femulated-tls" || *a == "-fno-emulated-tls").is_some_and(|a| a == "-femulated-tls")
 }
 
 /// Returns true if the output is LLVM IR. The plugin then does not run.
-fn emits_llvm_ir(line: &CommandLine) -> bool {
+fn emits_llvm_ir(line: &CompilerCommandLine) -> bool {
     line.arguments.iter().any(|argument| argument == "-emit-llvm")
 }
 
 /// Returns true if the user requests embedded bitcode. Clang then generates machine code from the bitcode in a second step, without the
 /// plugin.
-fn embeds_bitcode(line: &CommandLine) -> bool {
+fn embeds_bitcode(line: &CompilerCommandLine) -> bool {
     let asks = |argument: &OsString| argument.to_str().is_some_and(|a| a.starts_with("-fembed-bitcode") && !a.ends_with("=off"));
     line.arguments.iter().any(asks)
 }
 
-fn compile_environment(context: &DriverContext, line: &CommandLine) -> Result<Vec<(OsString, OsString)>> {
+fn compile_environment(context: &DriverContext, line: &CompilerCommandLine) -> Result<Vec<(OsString, OsString)>> {
     let store = context.store()?;
     let codegen = line.codegen.join(CODEGEN_SEPARATOR);
     Ok(vec![(trodden_unit::cache::CACHE_VARIABLE.into(), store.root().into()), (CODEGEN_VARIABLE.into(), codegen.into())])
@@ -179,7 +179,7 @@ fn exec_clang(clang: &Path, arguments: &[OsString], added: &[OsString], environm
 /// Resolves the settings to a request, puts the request in the environment for all parts of the driver, and runs the driver again.
 fn drive_with_resolved_settings(
     context: &DriverContext,
-    llvm: &Llvm,
+    llvm: &LlvmToolchain,
     language: SourceLanguage,
     arguments: &[OsString],
     own: Settings,
@@ -189,7 +189,7 @@ fn drive_with_resolved_settings(
     let trodden = context.executable_folder()?.join("trodden");
     let mut command = Command::new(&trodden);
     command.arg(if language == SourceLanguage::C { "cc" } else { "c++" }).args(arguments);
-    experiment::pass_request(&mut command, &experiment::write_request(context, &request)?);
+    experiment::pass_request_to_command(&mut command, &experiment::write_request(context, &request)?);
     command.env(CLANG_VARIABLE, std::path::absolute(llvm.clang())?);
     if lto {
         command.env(LTO_VARIABLE, "1");

@@ -1,7 +1,7 @@
 //! Parts that the compiler drivers for all languages share: the source languages, parsing of command lines, and insertion of arguments.
 
-use crate::cc::arguments::{CommandLine, CompilerInputKind};
-use crate::toolchain::Tool;
+use crate::cc::arguments::{CompilerCommandLine, CompilerInputKind};
+use crate::toolchain::LlvmTool;
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -20,10 +20,10 @@ pub enum SourceLanguage {
 
 impl SourceLanguage {
     /// Returns the tool that compiles and links this language.
-    pub fn tool(self) -> Tool {
+    pub fn tool(self) -> LlvmTool {
         match self {
-            SourceLanguage::C => Tool::Clang,
-            SourceLanguage::Cxx => Tool::ClangCxx,
+            SourceLanguage::C => LlvmTool::Clang,
+            SourceLanguage::Cxx => LlvmTool::ClangCxx,
         }
     }
 }
@@ -36,8 +36,8 @@ pub const CODEGEN_VARIABLE: &str = "TRODDEN_CODEGEN";
 pub const CODEGEN_SEPARATOR: &str = "\u{1f}";
 
 /// Parses a command line and reads its response files.
-pub fn parse_command_line(arguments: &[OsString]) -> CommandLine {
-    CommandLine::read(arguments, &|file| fs::read(Path::new(file)).ok())
+pub fn parse_command_line(arguments: &[OsString]) -> CompilerCommandLine {
+    CompilerCommandLine::read(arguments, &|file| fs::read(Path::new(file)).ok())
 }
 
 /// Inserts arguments after the user's options, but before a `--`, because all arguments after `--` are inputs.
@@ -47,6 +47,6 @@ pub fn insert_arguments(arguments: &[OsString], added: &[OsString]) -> Vec<OsStr
 }
 
 /// Returns the first source file, for messages. Returns `-` if there is none.
-pub fn first_source(line: &CommandLine) -> &OsStr {
+pub fn first_source(line: &CompilerCommandLine) -> &OsStr {
     line.inputs_of(CompilerInputKind::Source).next().unwrap_or(OsStr::new("-"))
 }

@@ -3,7 +3,7 @@
 //! Drivers run in parallel, so each event is appended with a single write. A compile event is written before the compiler runs, so readers
 //! must check whether its output exists.
 
-use crate::cc::arguments::CommandLine;
+use crate::cc::arguments::CompilerCommandLine;
 use crate::compile_step::first_source;
 use crate::context::DriverContext;
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ pub enum DriverEvent {
 }
 
 impl DriverEvent {
-    pub fn compiled(line: &CommandLine) -> DriverEvent {
+    pub fn compiled(line: &CompilerCommandLine) -> DriverEvent {
         let output = line.output.as_ref().and_then(|o| std::path::absolute(Path::new(o)).ok()).map(PathBuf::into_os_string);
         DriverEvent::Compile { source: first_source(line).to_string_lossy().into_owned(), output }
     }

@@ -54,7 +54,7 @@ pub fn resolve(context: &DriverContext, mut settings: Settings) -> Result<Plugin
     }
     if let Some(SettingsFile::File(source)) = &settings.known {
         let known = load_known_paths(source.as_os_str()).with_context(|| format!("cannot read known paths from {}", source.display()))?;
-        settings.known = Some(store_paths(context, &known)?);
+        settings.known = Some(store_known_paths(context, &known)?);
     }
     Ok(settings.request(&context.inputs()?)?)
 }
@@ -65,17 +65,17 @@ pub fn write_request(context: &DriverContext, request: &PluginRequest) -> Result
 }
 
 /// Makes a command and its child processes build with the plugin request in `file`, regardless of this process's environment.
-pub fn pass_request(command: &mut Command, file: &Path) {
+pub fn pass_request_to_command(command: &mut Command, file: &Path) {
     command.env(EXPERIMENT_VARIABLE, file).env_remove(SETTINGS_VARIABLE);
 }
 
 /// Writes a set of paths to the unit cache.
-pub fn store_paths(context: &DriverContext, paths: &KnownPaths) -> Result<SettingsFile> {
+pub fn store_known_paths(context: &DriverContext, paths: &KnownPaths) -> Result<SettingsFile> {
     Ok(SettingsFile::Stored(context.inputs()?.put(&paths.to_bytes())?))
 }
 
 /// Reads a set of paths from the unit cache.
-pub fn stored_paths(context: &DriverContext, kind: InputPurpose, identity: Identity) -> Result<KnownPaths> {
+pub fn load_stored_paths(context: &DriverContext, kind: InputPurpose, identity: Identity) -> Result<KnownPaths> {
     let folder = context.inputs()?;
     KnownPaths::from_bytes(&folder.get(kind, identity)?).with_context(|| folder.path(identity).display().to_string())
 }

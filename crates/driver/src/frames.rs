@@ -44,9 +44,9 @@ pub fn frames_in_object(bytes: &[u8]) -> Vec<Frame> {
 }
 
 /// Returns the total size of the counters in a relocatable object or an archive, in bytes.
-pub fn counter_bytes(bytes: &[u8]) -> u64 {
+pub fn total_counter_bytes(bytes: &[u8]) -> u64 {
     if is_archive(bytes) {
-        return archive_members(bytes).unwrap_or_default().iter().map(|m| counter_bytes(&m.bytes)).sum();
+        return archive_members(bytes).unwrap_or_default().iter().map(|m| total_counter_bytes(&m.bytes)).sum();
     }
     let Some(file) = object::File::parse(bytes).ok().filter(|f| f.kind() == ObjectKind::Relocatable) else { return 0 };
     file.sections().filter(|s| s.name() == Ok(COUNTERS_SECTION)).map(|s| s.size()).sum()

@@ -10,7 +10,7 @@ pub mod hot_paths;
 use crate::context::DriverContext;
 use crate::experiment;
 use crate::profdata;
-use crate::variant::{self, Defaults};
+use crate::variant::{self, VariantDefaults};
 use anyhow::{Context, Result, ensure};
 use building::ProgramBuilder;
 use std::ffi::OsString;
@@ -22,7 +22,7 @@ use trodden_unit::{Settings, TransformationPlan};
 
 /// Input of [`run`].
 #[derive(Debug)]
-pub struct GuidedBuild {
+pub struct ProfileGuidedBuild {
     /// The build command and its arguments.
     pub command: Vec<OsString>,
     /// Shell command that runs before each build and removes the results of the previous build.
@@ -41,7 +41,7 @@ pub struct GuidedBuild {
 pub type TrainForPlan<'a> = &'a dyn Fn(&Path) -> Result<TransformationPlan>;
 
 /// Functions that run the program on training input after each of the two builds.
-pub struct Training<'a> {
+pub struct TrainingSteps<'a> {
     /// Runs the program of the first build, and returns its edge profile.
     pub edges: &'a dyn Fn(&Path) -> Result<Profile>,
     /// Runs the program of the second build, and returns a transformation plan. `None` if only the edge profile is used.
@@ -50,7 +50,7 @@ pub struct Training<'a> {
 
 /// The result of a profile-guided build.
 #[derive(Debug)]
-pub struct GuidedProgram {
+pub struct ProfileGuidedProgram {
     /// Path of the optimised program.
     pub output: PathBuf,
     /// The edge profile, in LLVM's indexed format.
@@ -58,7 +58,7 @@ pub struct GuidedProgram {
 }
 
 /// Builds, trains and optimises a program. Fails if a build, a training run or a tool fails, or if it is unclear which program to optimise.
-pub fn run(context: &DriverContext, job: &GuidedBuild, training: &Training) -> Result<GuidedProgram> {
+pub fn run(context: &DriverContext, job: &ProfileGuidedBuild, training: &TrainingSteps) -> Result<ProfileGuidedProgram> {
     let folder = context.folder("trodden-pgo-")?;
     let file = folder.path().join("edges.profdata");
     log::info!("1 of 5: building to collect an edge profile");
@@ -88,8 +88,8 @@ pub fn run(context: &DriverContext, job: &GuidedBuild, training: &Training) -> R
     let file = folder.path().join("transformation-plan");
     fs::write(&file, plan.to_bytes()).with_context(|| format!("cannot write {}", file.display()))?;
     let settings = Settings { apply: Some(SettingsFile::File(file)), ..Settings::default() };
-    variant::create(context, &program, &output, &experiment::resolve(context, settings)?, &Defaults::default())?;
-    Ok(GuidedProgram { output, profile })
+    variant::create(context, &program, &output, &experiment::resolve(context, settings)?, &VariantDefaults::default())?;
+    Ok(ProfileGuidedProgram { output, profile })
 }
 
 /// Returns the path `prog.fast` in the working folder for the program `prog`.

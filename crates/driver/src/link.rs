@@ -4,15 +4,15 @@
 //! name, such as version scripts and lists of symbols, are found in the arguments.
 
 use crate::assets;
-use crate::cc::arguments::{CommandLine, CompilerInputKind};
+use crate::cc::arguments::{CompilerCommandLine, CompilerInputKind};
 use crate::compile_step::{SourceLanguage, insert_arguments};
 use crate::context::DriverContext;
 use crate::events::{self, DriverEvent};
 use crate::experiment::read_request;
 use crate::frames;
 use crate::other_programs::{checked_stdout, option_with_value};
-use crate::recipe::{BuildProduct, FileInput, Recipe, RecipeStore, SCHEMA_VERSION, SourceInput};
-use crate::toolchain::Llvm;
+use crate::recipe::{BuildProduct, FileInput, LinkRecipe, RecipeStore, SCHEMA_VERSION, SourceInput};
+use crate::toolchain::LlvmToolchain;
 use anyhow::{Context, Result, anyhow, bail};
 use object::{Object, ObjectSection};
 use std::collections::{BTreeSet, HashSet};
@@ -30,7 +30,7 @@ pub struct LinkJob<'a> {
     pub context: &'a DriverContext,
     pub clang: &'a Path,
     pub arguments: &'a [OsString],
-    pub line: &'a CommandLine,
+    pub line: &'a CompilerCommandLine,
     /// Arguments to add if the link command also compiles sources.
     pub added: Vec<OsString>,
     /// Environment variables to set if the link command also compiles sources.
@@ -111,12 +111,12 @@ pub fn run(job: &LinkJob) -> Result<(ExitStatus, Option<InstrumentedImage>)> {
     let dependencies = listed.as_deref().filter(|_| job.line.dependency_file.is_none());
     added.extend(link_options(job.line, &store, dependencies, request.has_no_counters())?);
     let path = job.resolve(job.line.image());
-    let status = match must_define_start(job.line) && !request.has_no_counters() {
+    let status = match must_define_start_symbol(job.line) && !request.has_no_counters() {
         true => link_with_entry(job, &added, &assets::start_object(&store)?)?,
         false => linker_command(job, &added).status().with_context(|| cannot_run_message(job))?,
     };
     if !status.success() {
-        explain_failure(job);
+        explain_link_failure(job);
         return Ok((status, None));
     }
     let image = read_image(&path);
@@ -137,9 +137,9 @@ pub fn run(job: &LinkJob) -> Result<(ExitStatus, Option<InstrumentedImage>)> {
 
 /// Explains a failed link if the reason is that the counters are too large to address, which linkers report as thousands of relocation
 /// errors.
-fn explain_failure(job: &LinkJob) {
+fn explain_link_failure(job: &LinkJob) {
     let files = job.line.inputs_of(CompilerInputKind::Linkable).filter_map(|file| fs::read(job.resolve(file)).ok());
-    let bytes: u64 = files.map(|bytes| frames::counter_bytes(&bytes)).sum();
+    let bytes: u64 = files.map(|bytes| frames::total_counter_bytes(&bytes)).sum();
     if bytes >= MAX_COUNTER_BYTES {
         log::error!(
             "the counters of {} take {:.1} GiB, but code can address less than 2 GiB. Build with a smaller table-slots=N in \
@@ -179,7 +179,12 @@ fn link_with_entry(job: &LinkJob, added: &[OsString], object: &Path) -> Result<E
     linker_command(job, added).status().with_context(|| cannot_run_message(job))
 }
 
-fn link_options(line: &CommandLine, store: &UnitCache, dependencies: Option<&Path>, without_runtime: bool) -> Result<Vec<OsString>> {
+fn link_options(
+    line: &CompilerCommandLine,
+    store: &UnitCache,
+    dependencies: Option<&Path>,
+    without_runtime: bool,
+) -> Result<Vec<OsString>> {
     let mut added: Vec<OsString> = Vec::new();
     if !without_runtime {
         // `-Xlinker` keeps a preceding `-x LANGUAGE` from turning the runtime into a source file.
@@ -200,7 +205,7 @@ fn link_options(line: &CommandLine, store: &UnitCache, dependencies: Option<&Pat
 }
 
 /// Returns true if the command links an executable without libc's start files. Such an executable must define `_start` itself.
-fn must_define_start(line: &CommandLine) -> bool {
+fn must_define_start_symbol(line: &CompilerCommandLine) -> bool {
     line.without_start_files && !line.shared && !line.entry
 }
 
@@ -212,17 +217,17 @@ fn has_start_symbol(image: &Path) -> bool {
     section.and_then(|s| s.data().ok()).is_some_and(|data| data.iter().any(|byte| *byte != 0))
 }
 
-fn linker_name(line: &CommandLine) -> &OsStr {
+fn linker_name(line: &CompilerCommandLine) -> &OsStr {
     line.linker.as_deref().map_or(OsStr::new("bfd"), |l| Path::new(l).file_name().unwrap_or(l))
 }
 
-fn is_lld(line: &CommandLine) -> bool {
+fn is_lld(line: &CompilerCommandLine) -> bool {
     linker_name(line).to_string_lossy().contains("lld")
 }
 
 /// Returns the file in which the linker lists its inputs: the user's, if any, or else `own`. Returns `None` if the linker is not known to
 /// support such lists.
-fn dependency_file(line: &CommandLine, own: &Path) -> Option<PathBuf> {
+fn dependency_file(line: &CompilerCommandLine, own: &Path) -> Option<PathBuf> {
     if let Some(file) = &line.dependency_file {
         return Some(file.into());
     }
@@ -263,10 +268,10 @@ fn store_recipe(job: &LinkJob, store: &UnitCache, image: &InstrumentedImage, lis
         known.extend(frames::frames_in_file(&bytes).iter().map(|f| f.unit));
         // rustc and cargo replace their libraries but never modify them in place, so a hard link is as good as a copy.
         let is_of_rust = path.extension().is_some_and(|ending| ending == "rlib");
-        let content = if is_of_rust { recipes.put_file(path, &bytes)? } else { recipes.put_content(&bytes)? };
+        let content = if is_of_rust { recipes.put_file(path, &bytes)? } else { recipes.store_content(&bytes)? };
         files.push(FileInput { path: path.as_os_str().into(), content });
     }
-    let recipe = Recipe {
+    let recipe = LinkRecipe {
         schema_version: SCHEMA_VERSION,
         driver: if job.clang.to_string_lossy().contains("++") { SourceLanguage::Cxx } else { SourceLanguage::C },
         arguments: job.line.arguments.iter().map(|w| w.as_os_str().into()).collect(),
@@ -327,7 +332,7 @@ fn unescape(name: &[u8]) -> PathBuf {
 pub fn is_system_file(context: &DriverContext, path: &Path) -> bool {
     const SYSTEM_FOLDERS: &[&str] =
         &["/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/lib", "/lib32", "/lib64", "/libx32", "/usr/share", "/dev", "/proc"];
-    let llvm = || Llvm::find(context).ok().and_then(|llvm| llvm.root());
+    let llvm = || LlvmToolchain::find(context).ok().and_then(|llvm| llvm.root());
     let ours = context.store().is_ok_and(|s| path.starts_with(s.root().join("runtime")));
     ours || SYSTEM_FOLDERS.iter().any(|s| path.starts_with(s))
         || path.to_string_lossy().contains("/lib/rustlib/")
@@ -385,7 +390,7 @@ fn compile_object(job: &LinkJob, recipes: &RecipeStore, at: usize) -> Result<Str
     command.args(arguments).args(&job.added).args(["-c", "-Qunused-arguments", "-o"]).arg(&object).stdin(Stdio::null());
     let output = command.envs(job.environment.iter().map(|(k, v)| (k, v))).output()?;
     checked_stdout(output, format_args!("{} cannot be compiled a second time", source.display()))?;
-    recipes.put_content(&fs::read(object)?)
+    recipes.store_content(&fs::read(object)?)
 }
 
 /// Returns the arguments for compiling without linking: `-o`, linker options, and the inputs at the indices `left_out` are omitted.

@@ -4,7 +4,7 @@
 //! to the object files. At the link, lld writes the merged module (`--lto-emit-llvm`), clang compiles this module with the plugin, and the
 //! link is repeated with the resulting object in place of all bitcode. Objects and archives of machine code are linked unchanged.
 
-use crate::cc::arguments::{CommandLine, CompilerInputKind};
+use crate::cc::arguments::{CompilerCommandLine, CompilerInputKind};
 use crate::cc::debug_information;
 use crate::cc::pgo::{self, LlvmCounters};
 use crate::compile_step::{insert_arguments, parse_command_line};
@@ -14,8 +14,8 @@ use crate::experiment;
 use crate::frames::{self, ArchiveMember};
 use crate::link;
 use crate::other_programs::option_with_value;
-use crate::rebuild::DriverCompiler;
-use crate::toolchain::{Llvm, Tool};
+use crate::rebuild::BitcodeCompiler;
+use crate::toolchain::{LlvmTool, LlvmToolchain};
 use anyhow::{Context, Result};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -28,10 +28,16 @@ use trodden_launch::process::exit_code;
 use trodden_unit::CodegenOptions;
 use trodden_unit::bitcode::is_bitcode;
 
-pub fn drive(context: &DriverContext, llvm: &Llvm, clang: &Path, arguments: &[OsString], line: &CommandLine) -> Result<ExitCode> {
+pub fn drive(
+    context: &DriverContext,
+    llvm: &LlvmToolchain,
+    clang: &Path,
+    arguments: &[OsString],
+    line: &CompilerCommandLine,
+) -> Result<ExitCode> {
     let mut added: Vec<OsString> = vec!["-flto=full".into()];
     if line.compiles {
-        added.extend(debug_information::options_to_add(line, clang, llvm.major));
+        added.extend(debug_information::debug_options_to_add(line, clang, llvm.major));
     }
     added.extend(pgo::compile_options(context, line)?);
     if line.links {
@@ -44,13 +50,13 @@ pub fn drive(context: &DriverContext, llvm: &Llvm, clang: &Path, arguments: &[Os
 
 fn link_whole_program(
     context: &DriverContext,
-    llvm: &Llvm,
+    llvm: &LlvmToolchain,
     clang: &Path,
     arguments: &[OsString],
-    line: &CommandLine,
+    line: &CompilerCommandLine,
     mut added: Vec<OsString>,
 ) -> Result<ExitCode> {
-    llvm.tool(context, Tool::Lld)?;
+    llvm.tool(context, LlvmTool::Lld)?;
     check_bitcode_versions(context, llvm, line)?;
     let place = context.folder("trodden-lto-")?;
     let module = place.path().join("whole.bc");
@@ -73,7 +79,7 @@ fn link_whole_program(
     }
     let arguments = if is_bitcode(&fs::read(&module)?) {
         let object = place.path().join("whole.o");
-        DriverCompiler::with(context, llvm, experiment::variable_for_plugin(context).into())?.compile_object(
+        BitcodeCompiler::with(context, llvm, experiment::variable_for_plugin(context).into())?.compile_object(
             &module,
             &collect_codegen_options(line),
             &object,
@@ -88,7 +94,7 @@ fn link_whole_program(
 }
 
 /// Checks that LLVM can read all bitcode that is linked, because lld does not always reject bitcode from a newer version.
-fn check_bitcode_versions(context: &DriverContext, llvm: &Llvm, line: &CommandLine) -> Result<()> {
+fn check_bitcode_versions(context: &DriverContext, llvm: &LlvmToolchain, line: &CompilerCommandLine) -> Result<()> {
     for input in line.inputs_of(CompilerInputKind::Linkable) {
         if let Ok(bytes) = fs::read(Path::new(input)) {
             llvm.check_bitcode(&bytes, input)?;
@@ -107,7 +113,7 @@ fn check_bitcode_versions(context: &DriverContext, llvm: &Llvm, line: &CommandLi
 
 /// Returns the code generation options for the whole program. They are taken from the link's arguments, where builds usually repeat their
 /// compiler options.
-fn collect_codegen_options(line: &CommandLine) -> CodegenOptions {
+fn collect_codegen_options(line: &CompilerCommandLine) -> CodegenOptions {
     let mut arguments = vec!["-ffunction-sections".to_owned(), "-fdata-sections".to_owned()];
     arguments.extend(line.codegen.iter().filter(|w| *w != "-static-pie").cloned());
     if !arguments.iter().any(|w| w.starts_with("-O")) {
@@ -120,7 +126,7 @@ fn collect_codegen_options(line: &CommandLine) -> CodegenOptions {
 }
 
 /// Returns the link's arguments with the object of the whole program first, and without the bitcode that was merged into it.
-fn replace_bitcode_arguments(context: &DriverContext, line: &CommandLine, object: &Path, scratch: &Path) -> Result<Vec<OsString>> {
+fn replace_bitcode_arguments(context: &DriverContext, line: &CompilerCommandLine, object: &Path, scratch: &Path) -> Result<Vec<OsString>> {
     let archives = rebuild_without_bitcode(context, &find_possible_archives(line), scratch)?;
     let inputs: HashMap<usize, CompilerInputKind> = line.inputs.iter().map(|i| (i.index, i.kind)).collect();
     let mut out: Vec<OsString> = vec!["-Qunused-arguments".into(), "-Xlinker".into(), object.into()];
@@ -172,7 +178,7 @@ fn find_rebuilt_archive<'a>(argument: &OsStr, archives: &'a HashMap<PathBuf, Pat
 
 /// Returns files that may be archives: those that arguments name, and those that `-l` finds in the folders given by `-L`. lld could list
 /// its inputs itself, but does so only for complete links.
-fn find_possible_archives(line: &CommandLine) -> Vec<PathBuf> {
+fn find_possible_archives(line: &CompilerCommandLine) -> Vec<PathBuf> {
     let arguments = &line.arguments;
     let after = |at: usize, option: &[u8]| match arguments[at].as_bytes().strip_prefix(option)? {
         b"" => arguments.get(at + 1).cloned(),

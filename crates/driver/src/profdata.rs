@@ -8,20 +8,20 @@ mod text;
 
 use crate::context::DriverContext;
 use crate::other_programs::checked_stdout;
-use crate::toolchain::{Tool, find_for_profile};
+use crate::toolchain::{LlvmTool, find_for_profile};
 use anyhow::{Context, Result, bail};
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trodden_profile::{CallTarget, EdgeCounts, EdgeError, ImageProfile, Profile, Targets};
+use trodden_profile::{CallTarget, CallTargetsByOffset, EdgeCounts, EdgeError, ImageProfile, Profile};
 use trodden_text::words::list_names;
 use trodden_unit::EdgeProfile;
 
 /// Converts a profile to LLVM's text format for profiles.
 pub fn to_text_format(profile: &Profile) -> Result<Vec<u8>> {
-    Ok(text::encode_text(&edge_counts(profile)?).into_bytes())
+    Ok(text::encode_text_profile(&edge_counts(profile)?).into_bytes())
 }
 
 fn edge_counts(profile: &Profile) -> Result<EdgeCounts> {
@@ -54,25 +54,25 @@ pub fn coverage_counts(profile: &Profile) -> Result<EdgeCounts> {
 /// Converts a profile to LLVM's indexed format. Fails if the program was built without LLVM's counters, if `llvm-profdata` is missing, or
 /// if it fails.
 pub fn to_indexed_format(context: &DriverContext, profile: &Profile) -> Result<Vec<u8>> {
-    encode_indexed(context, &find_tool_for(context, Tool::Profdata, profile)?, edge_counts(profile)?)
+    encode_indexed_profile(context, &find_tool_for(context, LlvmTool::Profdata, profile)?, edge_counts(profile)?)
 }
 
 /// Finds an LLVM tool that supports the file formats of the newest compiler that built a part of the profiled program.
-pub fn find_tool_for(context: &DriverContext, tool: Tool, profile: &Profile) -> Result<PathBuf> {
+pub fn find_tool_for(context: &DriverContext, tool: LlvmTool, profile: &Profile) -> Result<PathBuf> {
     let units = profile.images.iter().flat_map(|image| &image.units);
     let newest = units.max_by_key(|unit| unit.map.llvm).map_or(("", 0), |unit| (&*unit.map.source, unit.map.llvm));
     find_for_profile(context, tool, newest.1, &format!("{} was compiled by", newest.0))
 }
 
 /// Converts counter values to LLVM's indexed format. `tool` is the path of `llvm-profdata`.
-pub fn encode_indexed(context: &DriverContext, tool: &Path, mut edges: EdgeCounts) -> Result<Vec<u8>> {
+pub fn encode_indexed_profile(context: &DriverContext, tool: &Path, mut edges: EdgeCounts) -> Result<Vec<u8>> {
     let folder = context.folder("trodden-profdata-")?;
     let to = folder.path().join("prog.profdata");
     let (in_raw, rest) = std::mem::take(&mut edges.functions).into_iter().partition::<Vec<_>, _>(raw::needs_raw_format);
     edges.functions = rest;
-    let mut parts = vec![("prog.proftext", text::encode_text(&edges).into_bytes())];
+    let mut parts = vec![("prog.proftext", text::encode_text_profile(&edges).into_bytes())];
     if !in_raw.is_empty() {
-        parts.push(("prog.profraw", raw::encode_raw(&in_raw, edges.version)));
+        parts.push(("prog.profraw", raw::encode_raw_profile(&in_raw, edges.version)));
         // If all functions are in the raw file, the text file is omitted, because `llvm-profdata` rejects a text file without functions.
         parts.retain(|(name, _)| *name == "prog.profraw" || !edges.functions.is_empty());
     }
@@ -90,16 +90,16 @@ pub fn encode_indexed(context: &DriverContext, tool: &Path, mut edges: EdgeCount
 
 /// Returns the possible targets of indirect calls in an image: the functions in its symbol table whose names occur in the profile. The
 /// result is empty if the image has changed or no longer exists.
-fn collect_call_targets(image: &ImageProfile) -> Targets {
+fn collect_call_targets(image: &ImageProfile) -> CallTargetsByOffset {
     let edges = || image.units.iter().filter_map(|u| u.map.edge_profile.as_ref());
     // Coverage needs no call targets.
     if edges().all(EdgeProfile::is_coverage) {
-        return Targets::new();
+        return CallTargetsByOffset::new();
     }
     let changed = || {
         let path = if image.path.is_empty() { "an image without a path" } else { &image.path };
         log::info!("{path} was changed or removed after it ran, so the profile lacks targets of its indirect calls");
-        Targets::new()
+        CallTargetsByOffset::new()
     };
     let Ok(bytes) = fs::read(&image.path) else { return changed() };
     let Ok(file) = object::File::parse(&*bytes) else { return changed() };
@@ -109,7 +109,7 @@ fn collect_call_targets(image: &ImageProfile) -> Targets {
     }
     let Some(start) = file.segments().map(|s| s.address()).min() else { return changed() };
     let names = ProfdataNames::new(edges().flat_map(|e| e.names.iter().map(String::as_str)));
-    let mut targets = Targets::new();
+    let mut targets = CallTargetsByOffset::new();
     let mut source = String::new();
     for symbol in file.symbols() {
         let Ok(name) = symbol.name() else { continue };

@@ -3,7 +3,7 @@
 
 use crate::context::DriverContext;
 use crate::experiment;
-use crate::rebuild::{DriverCompiler, codegen_options, for_each_in_parallel, llvm_for};
+use crate::rebuild::{BitcodeCompiler, codegen_options, for_each_in_parallel, llvm_for};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
@@ -53,7 +53,7 @@ pub fn collect<'a>(context: &DriverContext, units: impl IntoIterator<Item = (&'a
 
 impl KnownProperties {
     /// Returns the properties of a unit and of one of its functions; `None` if they are unknown or do not match the function's map.
-    pub fn get(&self, unit: Identity, function: &FunctionMap) -> Option<(&UnitProperties, &FunctionProperties)> {
+    pub fn properties_of_function(&self, unit: Identity, function: &FunctionMap) -> Option<(&UnitProperties, &FunctionProperties)> {
         let properties = self.units.get(&unit)?;
         let found = &properties.functions[*self.functions.get(&(unit, function.name.clone()))?];
         (found.blocks.len() == function.blocks.len()).then_some((properties, found))
@@ -94,7 +94,7 @@ fn describe_units(context: &DriverContext, work: &[PropertyJob]) -> Result<Vec<(
         return Ok(Vec::new());
     }
     let compiler =
-        DriverCompiler::with(context, &llvm_for(context, work.iter().map(|job| (&*job.map.source, job.map.llvm)))?, OsString::new())?;
+        BitcodeCompiler::with(context, &llvm_for(context, work.iter().map(|job| (&*job.map.source, job.map.llvm)))?, OsString::new())?;
     let folder = context.folder("trodden-properties-")?;
     let done = Mutex::new(Vec::new());
     for_each_in_parallel(context, work, "units", |job| {
@@ -107,7 +107,7 @@ fn describe_units(context: &DriverContext, work: &[PropertyJob]) -> Result<Vec<(
 }
 
 fn describe_unit(
-    compiler: &DriverCompiler,
+    compiler: &BitcodeCompiler,
     folder: &Path,
     PropertyJob { unit, map, codegen, bitcode }: &PropertyJob,
 ) -> Result<UnitProperties> {
@@ -116,7 +116,7 @@ fn describe_unit(
     let mut command = compiler.command(Path::new(&input), codegen, Path::new(&output));
     let request = PluginRequest { action: UnitAction::Describe { output: folder.join(&result).into() }, ..PluginRequest::default() };
     command.current_dir(folder);
-    experiment::pass_request(&mut command, &request.write(&InputFolder::new(folder))?);
+    experiment::pass_request_to_command(&mut command, &request.write(&InputFolder::new(folder))?);
     compiler.run(command, Path::new(&input))?;
     let mut properties = UnitProperties::from_bytes(&fs::read(folder.join(&result)).context(
         "the plugin wrote no block properties, so it may belong to a different version of trodden. Install the plugin and trodden in \

@@ -9,7 +9,7 @@ use crate::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
 use crate::context::DriverContext;
 use crate::frames::{self, ArchiveMember};
 use crate::other_programs::{checked_stdout, option_with_value};
-use crate::toolchain::Llvm;
+use crate::toolchain::LlvmToolchain;
 use anyhow::{Context, Result};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -27,24 +27,24 @@ use trodden_unit::{CodegenOptions, Frame, Identity, UnitMap};
 
 /// Compiles bitcode with clang and the plugin.
 #[derive(Debug)]
-pub struct DriverCompiler {
-    llvm: Llvm,
+pub struct BitcodeCompiler {
+    llvm: LlvmToolchain,
     plugin: PathBuf,
     store: PathBuf,
     request: OsString,
 }
 
-impl DriverCompiler {
+impl BitcodeCompiler {
     /// Creates a compiler that uses the default LLVM. `request` names the file with the plugin request; an empty name stands for the
     /// default request.
-    pub fn new(context: &DriverContext, request: OsString) -> Result<DriverCompiler> {
-        DriverCompiler::with(context, &Llvm::find(context)?, request)
+    pub fn new(context: &DriverContext, request: OsString) -> Result<BitcodeCompiler> {
+        BitcodeCompiler::with(context, &LlvmToolchain::find(context)?, request)
     }
 
     /// Creates a compiler that uses this LLVM.
-    pub fn with(context: &DriverContext, llvm: &Llvm, request: OsString) -> Result<DriverCompiler> {
+    pub fn with(context: &DriverContext, llvm: &LlvmToolchain, request: OsString) -> Result<BitcodeCompiler> {
         let plugin = assets::check_plugin(context, llvm)?;
-        Ok(DriverCompiler { llvm: llvm.clone(), plugin, store: context.store()?.root().to_owned(), request })
+        Ok(BitcodeCompiler { llvm: llvm.clone(), plugin, store: context.store()?.root().to_owned(), request })
     }
 
     /// Compiles bitcode to an object, with the plugin.
@@ -103,7 +103,7 @@ impl DriverCompiler {
         command
     }
 
-    /// Runs a command that was created by [`DriverCompiler::command`] or [`DriverCompiler::plain_command`]. Fails if clang fails, or if a
+    /// Runs a command that was created by [`BitcodeCompiler::command`] or [`BitcodeCompiler::plain_command`]. Fails if clang fails, or if a
     /// newer LLVM wrote the bitcode, which clang would not always notice.
     pub fn run(&self, mut command: Command, bitcode: &Path) -> Result<()> {
         let path = command.get_current_dir().map_or_else(|| bitcode.to_owned(), |folder| folder.join(bitcode));
@@ -125,16 +125,16 @@ fn read_beginning(path: &Path) -> io::Result<Vec<u8>> {
 
 /// Returns the LLVM that can compile all given units: the version that compiled the newest unit, or a newer version. Each unit is given by
 /// its source and LLVM version. Fails if no such LLVM is installed; the message names the newest unit.
-pub fn llvm_for<'a>(context: &DriverContext, units: impl IntoIterator<Item = (&'a str, u32)>) -> Result<Llvm> {
+pub fn llvm_for<'a>(context: &DriverContext, units: impl IntoIterator<Item = (&'a str, u32)>) -> Result<LlvmToolchain> {
     match units.into_iter().max_by_key(|(_, major)| *major) {
-        Some((source, major)) => Llvm::for_bitcode(context, major, &format!("{source} was compiled by")),
-        None => Llvm::find(context),
+        Some((source, major)) => LlvmToolchain::for_bitcode(context, major, &format!("{source} was compiled by")),
+        None => LlvmToolchain::find(context),
     }
 }
 
 /// Replaces the objects of a link by objects that were compiled from the bitcode of their units.
 #[derive(Debug)]
-pub struct Rebuilder {
+pub struct ObjectRebuilder {
     folder: PathBuf,
     objects: HashMap<Identity, PathBuf>,
     scratch: usize,
@@ -142,21 +142,21 @@ pub struct Rebuilder {
     pub unchanged: Vec<String>,
 }
 
-impl Rebuilder {
+impl ObjectRebuilder {
     /// Compiles the unit of each frame, in parallel. Units that occur several times are compiled once. Fails if a unit has no bitcode, or
     /// if its bitcode does not compile.
-    pub fn compile(context: &DriverContext, compiler: &DriverCompiler, frames: &[Frame], folder: &Path) -> Result<Rebuilder> {
+    pub fn compile(context: &DriverContext, compiler: &BitcodeCompiler, frames: &[Frame], folder: &Path) -> Result<ObjectRebuilder> {
         let mut distinct: Vec<&Frame> = frames.iter().collect();
         distinct.sort_by_key(|f| f.unit);
         distinct.dedup_by_key(|f| f.unit);
         trodden_profile::temporary::create_folders(folder)?;
         for_each_in_parallel(context, &distinct, "units", |frame| compile_unit(compiler, frame, folder))?;
-        Ok(Rebuilder::new(distinct.iter().map(|f| (f.unit, object_path(folder, f.unit))).collect(), folder))
+        Ok(ObjectRebuilder::new(distinct.iter().map(|f| (f.unit, object_path(folder, f.unit))).collect(), folder))
     }
 
     /// Creates a rebuilder for units that are already compiled to `objects`. Temporary files are created in `folder`.
-    pub fn new(objects: HashMap<Identity, PathBuf>, folder: &Path) -> Rebuilder {
-        Rebuilder { folder: folder.to_owned(), objects, scratch: 0, unchanged: Vec::new() }
+    pub fn new(objects: HashMap<Identity, PathBuf>, folder: &Path) -> ObjectRebuilder {
+        ObjectRebuilder { folder: folder.to_owned(), objects, scratch: 0, unchanged: Vec::new() }
     }
 
     /// Returns the path of the object that was compiled from a unit.
@@ -251,7 +251,7 @@ pub fn map_in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> Resul
     Ok(done.into_iter().map(|(_, result)| result).collect())
 }
 
-fn compile_unit(compiler: &DriverCompiler, frame: &Frame, folder: &Path) -> Result<()> {
+fn compile_unit(compiler: &BitcodeCompiler, frame: &Frame, folder: &Path) -> Result<()> {
     let map = frame.map()?;
     let bitcode = folder.join(format!("{}.bc", frame.unit));
     fs::write(&bitcode, frame.bitcode().with_context(|| format!("cannot rebuild the object of {}", map.source))?)?;

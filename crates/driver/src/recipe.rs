@@ -24,7 +24,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 
 /// A link recipe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Recipe {
+pub struct LinkRecipe {
     /// Version of the format; see [`SCHEMA_VERSION`].
     pub schema_version: u32,
     /// The compiler driver that performed the link.
@@ -44,7 +44,7 @@ pub struct Recipe {
 /// A source file on the command line of a link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceInput {
-    /// Index of the source in [`Recipe::arguments`].
+    /// Index of the source in [`LinkRecipe::arguments`].
     pub at: usize,
     /// What the source was compiled to.
     #[serde(flatten)]
@@ -123,14 +123,14 @@ impl RecipeStore {
     }
 
     /// Stores a recipe for an image.
-    pub fn put(&self, image: &InstrumentedImage, recipe: &Recipe) -> Result<()> {
+    pub fn put(&self, image: &InstrumentedImage, recipe: &LinkRecipe) -> Result<()> {
         let path = self.path(image);
         let text = serde_json::to_vec(recipe)?;
         atomic_file::write_unsynced(&path, TEMPORARY_PREFIX, &text).with_context(|| format!("cannot write {}", path.display()))
     }
 
     /// Reads the recipe of an image. Fails if the recipe is missing or corrupt, or if its format has a different version.
-    pub fn get(&self, image: &InstrumentedImage) -> Result<Recipe> {
+    pub fn load_recipe(&self, image: &InstrumentedImage) -> Result<LinkRecipe> {
         let path = self.path(image);
         let text = match fs::read(&path) {
             Ok(text) => text,
@@ -142,7 +142,7 @@ impl RecipeStore {
             ),
             Err(e) => return Err(e).with_context(|| format!("cannot read {}", path.display())),
         };
-        let recipe: Recipe = serde_json::from_slice(&text)
+        let recipe: LinkRecipe = serde_json::from_slice(&text)
             .with_context(|| format!("the link recipe {} is corrupt. Link the program again", path.display()))?;
         if recipe.schema_version != SCHEMA_VERSION {
             bail!(
@@ -160,7 +160,7 @@ impl RecipeStore {
     }
 
     /// Stores the bytes of a file, and returns the name under which they are stored.
-    pub fn put_content(&self, bytes: &[u8]) -> Result<String> {
+    pub fn store_content(&self, bytes: &[u8]) -> Result<String> {
         let name = Identity::from_content(bytes).to_string();
         let path = self.content_path(&name);
         let there = path.metadata().is_ok_and(|m| m.len() == bytes.len() as u64);
@@ -178,7 +178,7 @@ impl RecipeStore {
         let is_linked = path.parent().is_some_and(|folder| {
             trodden_profile::temporary::create_folders(folder).is_ok() && (path.exists() || fs::hard_link(file, &path).is_ok())
         });
-        if is_linked && path.metadata().is_ok_and(|there| there.len() == bytes.len() as u64) { Ok(name) } else { self.put_content(bytes) }
+        if is_linked && path.metadata().is_ok_and(|there| there.len() == bytes.len() as u64) { Ok(name) } else { self.store_content(bytes) }
     }
 
     /// Reads the content that is stored under this name. Fails if it is missing or was modified.

@@ -25,8 +25,8 @@ use crate::context::DriverContext;
 use crate::experiment;
 use crate::link as linking;
 use crate::other_programs::option_with_value;
-use crate::rebuild::DriverCompiler;
-use crate::toolchain::{Tool, find_compiler_on_path};
+use crate::rebuild::BitcodeCompiler;
+use crate::toolchain::{LlvmTool, find_compiler_on_path};
 use anyhow::{Context, Result, bail};
 use job::CrateJob;
 use std::ffi::{OsStr, OsString};
@@ -81,7 +81,7 @@ pub fn run_rustc(context: &DriverContext, arguments: Vec<OsString>, out: &mut dy
         return Err(command.exec()).with_context(|| format!("cannot run {}", rustc.display()));
     };
     if !job.is_whole_program(context)? {
-        return wrap_crate(context, rustc, &job);
+        return compile_crate_by_wrapper(context, rustc, &job);
     }
     let mut last = None;
     for mut command in job.whole_program_commands(context, rustc)? {
@@ -92,16 +92,16 @@ pub fn run_rustc(context: &DriverContext, arguments: Vec<OsString>, out: &mut dy
         last = Some(status);
     }
     if must_keep_function_names(context)? {
-        job.remove_temporaries()?;
+        job.remove_temporary_files()?;
     }
     Ok(last.map_or(ExitCode::SUCCESS, trodden_launch::process::exit_code))
 }
 
-fn wrap_crate(context: &DriverContext, rustc: &OsStr, job: &CrateJob) -> Result<ExitCode> {
+fn compile_crate_by_wrapper(context: &DriverContext, rustc: &OsStr, job: &CrateJob) -> Result<ExitCode> {
     let status = job.crate_command(context, rustc)?.status().with_context(|| format!("cannot run {}", rustc.display()))?;
     if status.success() {
         crates::instrument_archives(context, job)?;
-        crates::remove_bitcode(job)?;
+        crates::remove_bitcode_from_archives(job)?;
     }
     Ok(trodden_launch::process::exit_code(status))
 }
@@ -184,15 +184,15 @@ fn must_keep_function_names(context: &DriverContext) -> Result<bool> {
 pub fn run_linker(context: &DriverContext, role: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
     // rustc itself calls `cc` by default, and `cc` starts faster than clang.
     let cc = find_compiler_on_path(context, OsStr::new("cc")).filter(|_| role != LINKER_ROLE);
-    let linker = cc.map_or_else(|| Tool::Clang.find(context), Ok)?;
+    let linker = cc.map_or_else(|| LlvmTool::Clang.find(context), Ok)?;
     let mut arguments = parse_command_line(&arguments).arguments;
     let has_mapping = pgo::requested_counters(context)?.is_some();
     if has_mapping {
         pgo::remove_profile_runtime(&mut arguments);
     }
     match role {
-        CRATE_LINKER_ROLE => crates::replace_objects(context, &mut arguments)?,
-        LINKER_ROLE => replace_module(context, &mut arguments)?,
+        CRATE_LINKER_ROLE => crates::replace_object_arguments(context, &mut arguments)?,
+        LINKER_ROLE => replace_saved_module(context, &mut arguments)?,
         _ => {}
     }
     let line = parse_command_line(&arguments);
@@ -237,7 +237,7 @@ fn copy_image(file: &Path, folder: &Path, image: &InstrumentedImage) -> Result<(
 }
 
 /// Compiles the bitcode of a whole program, and puts the result in place of rustc's object.
-fn replace_module(context: &DriverContext, arguments: &mut [OsString]) -> Result<()> {
+fn replace_saved_module(context: &DriverContext, arguments: &mut [OsString]) -> Result<()> {
     let written = context.variable(MODULE_VARIABLE).map(PathBuf::from).filter(|m| m.is_file());
     match written.or_else(|| find_saved_module(arguments)) {
         Some(module) => replace_object(context, arguments, &module)?,
@@ -268,7 +268,7 @@ fn replace_object(context: &DriverContext, arguments: &mut [OsString], module: &
     let kept = context.variable(CODEGEN_VARIABLE).and_then(OsStr::to_str).unwrap_or_default();
     let codegen = CodegenOptions::from_command_line(kept.split(CODEGEN_SEPARATOR).map(str::to_owned).collect());
     let object = module.with_extension("trodden.o");
-    let compiler = DriverCompiler::new(context, experiment::variable_for_plugin(context).into())?;
+    let compiler = BitcodeCompiler::new(context, experiment::variable_for_plugin(context).into())?;
     compiler.compile_object(module, &codegen, &object)?;
     arguments[at] = object.into();
     Ok(())

@@ -25,7 +25,7 @@ const CACHE_FOLDERS: [(&str, &str); 6] = [
     (COPIES_FOLDER, "objects of copies"),
     (CRATES_FOLDER, "objects of Rust crates"),
 ];
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const ONE_DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// One folder of the cache, measured and perhaps pruned.
 #[derive(Debug)]
@@ -35,14 +35,14 @@ pub struct CacheFolder {
     /// What the folder contains.
     pub description: &'static str,
     /// What was removed; `None` if the folder was not pruned.
-    pub removed: Option<Size>,
+    pub removed: Option<CacheSize>,
     /// The files that remain.
-    pub kept: Size,
+    pub kept: CacheSize,
 }
 
 /// Number and size of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size {
+pub struct CacheSize {
     /// Number of files, except those that are still being written.
     pub files: usize,
     /// Total size in bytes, including files that are still being written.
@@ -55,7 +55,7 @@ fn measure(store: &UnitCache, folder: &'static str, description: &'static str, p
     let all = list_files(&store.root().join(folder))?;
     let Some(days) = prune else { return Ok(CacheFolder { folder, description, removed: None, kept: total_size(&all) }) };
     // If the limit is outside the range of `SystemTime`, no file is removed.
-    let limit = DAY.checked_mul(days).and_then(|age| SystemTime::now().checked_sub(age));
+    let limit = ONE_DAY.checked_mul(days).and_then(|age| SystemTime::now().checked_sub(age));
     let (old, kept): (Vec<CacheFile>, Vec<CacheFile>) = all.into_iter().partition(|f| limit.is_some_and(|limit| f.used < limit));
     remove_files(&old)?;
     Ok(CacheFolder { folder, description, removed: Some(total_size(&old)), kept: total_size(&kept) })
@@ -109,10 +109,10 @@ fn remove_files(files: &[CacheFile]) -> Result<()> {
     Ok(())
 }
 
-fn total_size(files: &[CacheFile]) -> Size {
+fn total_size(files: &[CacheFile]) -> CacheSize {
     // A file that is being written has a name that starts with a dot.
     let whole = files.iter().filter(|f| !f.path.file_name().is_some_and(starts_with_dot));
-    Size { files: whole.count(), bytes: files.iter().map(|f| f.bytes).sum() }
+    CacheSize { files: whole.count(), bytes: files.iter().map(|f| f.bytes).sum() }
 }
 
 fn starts_with_dot(name: &OsStr) -> bool {
@@ -132,10 +132,10 @@ mod tests {
         fs::write(units.join("one.unit"), [0; 10]).unwrap();
         fs::write(units.join(".new-two"), [0; 5]).unwrap();
         let first = |prune| measure_folders(&store, prune).next().unwrap().unwrap();
-        assert_eq!((first(None).kept, first(None).removed), (Size { files: 1, bytes: 15 }, None));
-        assert_eq!(first(Some(u32::MAX)).removed, Some(Size { files: 0, bytes: 0 }));
-        assert_eq!(first(Some(0)).removed, Some(Size { files: 1, bytes: 15 }));
-        assert_eq!(first(None).kept, Size { files: 0, bytes: 0 });
+        assert_eq!((first(None).kept, first(None).removed), (CacheSize { files: 1, bytes: 15 }, None));
+        assert_eq!(first(Some(u32::MAX)).removed, Some(CacheSize { files: 0, bytes: 0 }));
+        assert_eq!(first(Some(0)).removed, Some(CacheSize { files: 1, bytes: 15 }));
+        assert_eq!(first(None).kept, CacheSize { files: 0, bytes: 0 });
         assert_eq!(measure_folders(&store, None).count(), CACHE_FOLDERS.len());
     }
 }

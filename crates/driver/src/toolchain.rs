@@ -32,7 +32,7 @@ pub const TESTED_LLVM: [u32; 2] = [19, 22];
 
 /// A tool that is part of LLVM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tool {
+pub enum LlvmTool {
     /// The C compiler.
     Clang,
     /// The C++ compiler.
@@ -55,83 +55,85 @@ pub enum Tool {
     Ranlib,
 }
 
-impl Tool {
+impl LlvmTool {
     /// Returns the tool's name without a version.
     pub fn name(self) -> &'static str {
         match self {
-            Tool::Clang => "clang",
-            Tool::ClangCxx => "clang++",
-            Tool::Lld => "ld.lld",
-            Tool::Profdata => "llvm-profdata",
-            Tool::Cov => "llvm-cov",
-            Tool::Cxxfilt => "llvm-cxxfilt",
-            Tool::Opt => "opt",
-            Tool::Ar => "llvm-ar",
-            Tool::Nm => "llvm-nm",
-            Tool::Ranlib => "llvm-ranlib",
+            LlvmTool::Clang => "clang",
+            LlvmTool::ClangCxx => "clang++",
+            LlvmTool::Lld => "ld.lld",
+            LlvmTool::Profdata => "llvm-profdata",
+            LlvmTool::Cov => "llvm-cov",
+            LlvmTool::Cxxfilt => "llvm-cxxfilt",
+            LlvmTool::Opt => "opt",
+            LlvmTool::Ar => "llvm-ar",
+            LlvmTool::Nm => "llvm-nm",
+            LlvmTool::Ranlib => "llvm-ranlib",
         }
     }
 
     /// Returns the name of the Debian package that contains the tool, without a version.
     pub fn package(self) -> &'static str {
         match self {
-            Tool::Clang | Tool::ClangCxx => "clang",
-            Tool::Lld => "lld",
-            Tool::Profdata | Tool::Cov | Tool::Cxxfilt | Tool::Opt | Tool::Ar | Tool::Nm | Tool::Ranlib => "llvm",
+            LlvmTool::Clang | LlvmTool::ClangCxx => "clang",
+            LlvmTool::Lld => "lld",
+            LlvmTool::Profdata | LlvmTool::Cov | LlvmTool::Cxxfilt | LlvmTool::Opt | LlvmTool::Ar | LlvmTool::Nm | LlvmTool::Ranlib => {
+                "llvm"
+            }
         }
     }
 
     /// Finds the tool in the default LLVM. If it is not installed, fails with a message that names the command to install it.
     pub fn find(self, context: &DriverContext) -> Result<PathBuf> {
-        Llvm::find(context)?.tool(context, self)
+        LlvmToolchain::find(context)?.tool(context, self)
     }
 }
 
 /// An installed LLVM of a supported version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Llvm {
+pub struct LlvmToolchain {
     /// Its major version.
     pub major: u32,
     clang: PathBuf,
 }
 
-impl Llvm {
+impl LlvmToolchain {
     /// Finds the default LLVM. If no supported LLVM is installed, fails with a message that says what was found instead and how to install
     /// one.
-    pub fn find(context: &DriverContext) -> Result<Llvm> {
-        if let Some(named) = Llvm::from_environment(context)? {
+    pub fn find(context: &DriverContext) -> Result<LlvmToolchain> {
+        if let Some(named) = LlvmToolchain::from_environment(context)? {
             return Ok(named);
         }
-        let versioned = (OLDEST_LLVM..=NEWEST_LLVM).rev().find_map(|major| Llvm::find_installed(context, major));
+        let versioned = (OLDEST_LLVM..=NEWEST_LLVM).rev().find_map(|major| LlvmToolchain::find_installed(context, major));
         if versioned.as_ref().is_none_or(|found| found.major < NEWEST_LLVM)
             && let Some(plain) = find_compiler_on_path(context, OsStr::new("clang"))
             && let Ok(major) = query_major_version(&plain)
             && is_supported(major)
             && versioned.as_ref().is_none_or(|found| found.major < major)
         {
-            return Ok(Llvm { major, clang: plain });
+            return Ok(LlvmToolchain { major, clang: plain });
         }
         versioned.map_or_else(|| bail!("{}", describe_missing_clang(context)), Ok)
     }
 
     /// Returns the LLVM version that the name of a compiler requests, as in `clang-19`. If `TRODDEN_CLANG` is set or the name requests no
     /// version, returns the default LLVM. Fails if the requested version is not supported.
-    pub fn for_compiler_name(context: &DriverContext, name: &str) -> Result<Llvm> {
+    pub fn for_compiler_name(context: &DriverContext, name: &str) -> Result<LlvmToolchain> {
         let requested = name.rsplit_once('-').filter(|(kind, _)| kind.ends_with("clang") || kind.ends_with("clang++"));
         let major = requested.and_then(|(_, version)| version.parse().ok());
-        let Some(major) = major.filter(|_| context.value(CLANG_VARIABLE).is_none()) else { return Llvm::find(context) };
+        let Some(major) = major.filter(|_| context.value(CLANG_VARIABLE).is_none()) else { return LlvmToolchain::find(context) };
         ensure!(
             is_supported(major),
             "the build calls {name}, but trodden supports clang {OLDEST_LLVM} to {NEWEST_LLVM}. Let the build call one of these, or set \
              {CLANG_VARIABLE} to the clang to use instead"
         );
-        Llvm::find_installed(context, major).map_or_else(|| Llvm::find(context), Ok)
+        LlvmToolchain::find_installed(context, major).map_or_else(|| LlvmToolchain::find(context), Ok)
     }
 
     /// Returns an LLVM that can compile bitcode written by LLVM version `wanted`: the same version if it is installed, or else the default
     /// LLVM if it is newer, or else the oldest newer one. `what` starts the error message and says whose bitcode it is, as in `a.c was
     /// compiled by`. Fails if no such LLVM is installed, or if `TRODDEN_CLANG` names an older one.
-    pub fn for_bitcode(context: &DriverContext, wanted: u32, what: &str) -> Result<Llvm> {
+    pub fn for_bitcode(context: &DriverContext, wanted: u32, what: &str) -> Result<LlvmToolchain> {
         let remedy = || {
             if wanted > NEWEST_LLVM {
                 return format!(
@@ -143,17 +145,17 @@ impl Llvm {
             )
         };
         if context.value(CLANG_VARIABLE).is_some() {
-            let named = Llvm::find(context)?;
+            let named = LlvmToolchain::find(context)?;
             let major = named.major;
             ensure!(major >= wanted, "{what} LLVM {wanted}, whose bitcode clang {major} cannot read. {}", remedy());
             return Ok(named);
         }
-        let default = Llvm::find(context)?;
+        let default = LlvmToolchain::find(context)?;
         if default.major == wanted || wanted < OLDEST_LLVM {
             return Ok(default);
         }
-        let same = Llvm::find_installed(context, wanted).filter(|_| is_supported(wanted));
-        let newer = || (wanted..=NEWEST_LLVM).find_map(|major| Llvm::find_installed(context, major));
+        let same = LlvmToolchain::find_installed(context, wanted).filter(|_| is_supported(wanted));
+        let newer = || (wanted..=NEWEST_LLVM).find_map(|major| LlvmToolchain::find_installed(context, major));
         match same.or_else(|| Some(default.clone()).filter(|llvm| llvm.major > wanted)).or_else(newer) {
             Some(found) => Ok(found),
             None => bail!("{what} LLVM {wanted}, but the newest clang found is {}. {}", default.major, remedy()),
@@ -162,7 +164,7 @@ impl Llvm {
 
     /// Returns the LLVM that `TRODDEN_CLANG` or `CC` names, or `None` if neither names a clang. Fails if that LLVM is not supported, or if
     /// `TRODDEN_CLANG` names no program.
-    pub fn from_environment(context: &DriverContext) -> Result<Option<Llvm>> {
+    pub fn from_environment(context: &DriverContext) -> Result<Option<LlvmToolchain>> {
         if let Some(word) = context.value(CLANG_VARIABLE) {
             let found = program_named(context, word);
             let found = found.with_context(|| {
@@ -171,34 +173,34 @@ impl Llvm {
                     word.display()
                 )
             })?;
-            return Llvm::from_clang(found, CLANG_VARIABLE).map(Some);
+            return LlvmToolchain::from_clang(found, CLANG_VARIABLE).map(Some);
         }
         let Some(cc) = context.value("CC").and_then(|cc| cc.to_str()?.split_whitespace().next()) else { return Ok(None) };
         if !is_clang_name(Path::new(cc).file_name().and_then(OsStr::to_str).unwrap_or_default()) {
             return Ok(None);
         }
-        program_named(context, OsStr::new(cc)).map(|clang| Llvm::from_clang(clang, "CC")).transpose()
+        program_named(context, OsStr::new(cc)).map(|clang| LlvmToolchain::from_clang(clang, "CC")).transpose()
     }
 
     /// Creates the LLVM installation to which a clang belongs, and checks its version. `variable` is the environment variable that names
     /// the clang, for messages.
-    fn from_clang(clang: PathBuf, variable: &str) -> Result<Llvm> {
+    fn from_clang(clang: PathBuf, variable: &str) -> Result<LlvmToolchain> {
         let major = query_major_version(&clang)?;
         ensure!(
             is_supported(major),
             "{variable} names {}, which is clang {major}, but trodden needs clang {OLDEST_LLVM} to {NEWEST_LLVM}. Install one with \
                 {}, and set {CLANG_VARIABLE} to it",
             clang.display(),
-            install(Tool::Clang)
+            install(LlvmTool::Clang)
         );
-        Ok(Llvm { major, clang })
+        Ok(LlvmToolchain { major, clang })
     }
 
     /// Finds `clang-N` on the search path, or clang in the package folder of this version.
-    fn find_installed(context: &DriverContext, major: u32) -> Option<Llvm> {
-        let packaged = || Some(packages_folder(major).join(Tool::Clang.name())).filter(|path| is_program(path));
+    fn find_installed(context: &DriverContext, major: u32) -> Option<LlvmToolchain> {
+        let packaged = || Some(packages_folder(major).join(LlvmTool::Clang.name())).filter(|path| is_program(path));
         let clang = find_compiler_on_path(context, OsStr::new(&format!("clang-{major}"))).or_else(packaged)?;
-        Some(Llvm { major, clang })
+        Some(LlvmToolchain { major, clang })
     }
 
     /// Fails if `bytes`, the content of `file`, are bitcode that a newer LLVM wrote, which this LLVM cannot read.
@@ -218,13 +220,13 @@ impl Llvm {
     }
 
     /// Finds a tool of this LLVM. If the tool is not installed, fails with a message that names the command to install it.
-    pub fn tool(&self, context: &DriverContext, tool: Tool) -> Result<PathBuf> {
+    pub fn tool(&self, context: &DriverContext, tool: LlvmTool) -> Result<PathBuf> {
         let versioned = format!("{}-{}", tool.name(), self.major);
         let own_name = self.clang.file_name().and_then(OsStr::to_str).unwrap_or_default();
         let beside = || self.clang.with_file_name(own_name.replacen("clang", tool.name(), 1));
         let found = match tool {
-            Tool::Clang => return Ok(self.clang.clone()),
-            Tool::ClangCxx => Some(beside()).filter(|path| own_name.contains("clang") && is_program(path)),
+            LlvmTool::Clang => return Ok(self.clang.clone()),
+            LlvmTool::ClangCxx => Some(beside()).filter(|path| own_name.contains("clang") && is_program(path)),
             _ => None,
         };
         let in_folder = || {
@@ -239,7 +241,7 @@ impl Llvm {
     }
 
     /// Returns the shell command that installs a tool of this version.
-    pub fn install(&self, tool: Tool) -> String {
+    pub fn install(&self, tool: LlvmTool) -> String {
         format!("apt-get install {}-{}", tool.package(), self.major)
     }
 
@@ -259,16 +261,16 @@ impl Llvm {
     }
 }
 
-/// Finds a tool for a profile of programs that LLVM version `wanted` compiled. It belongs to the LLVM that [`Llvm::for_bitcode`] returns,
-/// or, on a machine without clang, to the same or a newer version. If the tool is not installed, fails with a message that names the
-/// command to install it.
-pub fn find_for_profile(context: &DriverContext, tool: Tool, wanted: u32, what: &str) -> Result<PathBuf> {
-    let is_without_clang = || context.value(CLANG_VARIABLE).is_none() && Llvm::find(context).is_err();
+/// Finds a tool for a profile of programs that LLVM version `wanted` compiled. It belongs to the LLVM that
+/// [`LlvmToolchain::for_bitcode`] returns, or, on a machine without clang, to the same or a newer version. If the tool is not installed,
+/// fails with a message that names the command to install it.
+pub fn find_for_profile(context: &DriverContext, tool: LlvmTool, wanted: u32, what: &str) -> Result<PathBuf> {
+    let is_without_clang = || context.value(CLANG_VARIABLE).is_none() && LlvmToolchain::find(context).is_err();
     let alone = |major: u32| {
         let packaged = || Some(packages_folder(major).join(tool.name())).filter(|path| is_program(path));
         find_compiler_on_path(context, OsStr::new(&format!("{}-{major}", tool.name()))).or_else(packaged)
     };
-    match Llvm::for_bitcode(context, wanted, what) {
+    match LlvmToolchain::for_bitcode(context, wanted, what) {
         Ok(llvm) => llvm.tool(context, tool),
         Err(error) if is_without_clang() => (wanted.max(OLDEST_LLVM)..=NEWEST_LLVM).find_map(alone).ok_or(error),
         Err(error) => Err(error),
@@ -276,7 +278,7 @@ pub fn find_for_profile(context: &DriverContext, tool: Tool, wanted: u32, what: 
 }
 
 /// Returns a part of a message: the shell command that installs a tool on a machine where no LLVM was found.
-pub fn install(tool: Tool) -> String {
+pub fn install(tool: LlvmTool) -> String {
     let [oldest, newest] = TESTED_LLVM.map(|major| format!("{}-{major}", tool.package()));
     format!("`apt-get install {newest}` (or `{oldest}`)")
 }
@@ -305,7 +307,7 @@ pub fn find_all_clangs(context: &DriverContext) -> BTreeMap<u32, PathBuf> {
             .for_each(|(major, path)| _ = found.entry(major).or_insert(path));
     }
     for major in OLDEST_LLVM..=NEWEST_LLVM {
-        let path = packages_folder(major).join(Tool::Clang.name());
+        let path = packages_folder(major).join(LlvmTool::Clang.name());
         if is_program(&path) {
             found.entry(major).or_insert(path);
         }
@@ -320,7 +322,7 @@ fn describe_missing_clang(context: &DriverContext) -> String {
     format!(
         "no clang from {OLDEST_LLVM} to {NEWEST_LLVM} is installed{others}: run {}, or set {CLANG_VARIABLE} \
             (`trodden doctor` checks the rest)",
-        install(Tool::Clang)
+        install(LlvmTool::Clang)
     )
 }
 
@@ -381,7 +383,7 @@ mod tests {
     }
 
     fn find_version_and_path(folder: &TempDir, variables: &[(&str, &str)]) -> (u32, PathBuf) {
-        let llvm = Llvm::find(&context(folder, variables)).unwrap();
+        let llvm = LlvmToolchain::find(&context(folder, variables)).unwrap();
         (llvm.major, llvm.clang.strip_prefix(folder.path()).unwrap().to_owned())
     }
 
@@ -393,11 +395,11 @@ mod tests {
         assert_eq!(find_version_and_path(&folder, &[("CC", "gcc-12")]), (22, "clang-22".into()));
         assert_eq!(find_version_and_path(&folder, &[("CC", "clang-22"), ("TRODDEN_CLANG", "clang-19")]), (19, "clang-19".into()));
         let context = context(&folder, &[]);
-        let llvm = Llvm::find(&context).unwrap();
-        assert_eq!(llvm.tool(&context, Tool::ClangCxx).unwrap(), folder.path().join("clang++-22"));
-        assert_eq!(Llvm::for_compiler_name(&context, "x86_64-linux-gnu-clang-19").unwrap().major, 19);
-        assert_eq!(["clang", "gcc-12", "clang-20"].map(|name| Llvm::for_compiler_name(&context, name).unwrap().major), [22; 3]);
-        let error = Llvm::for_compiler_name(&context, "clang-14").unwrap_err().to_string();
+        let llvm = LlvmToolchain::find(&context).unwrap();
+        assert_eq!(llvm.tool(&context, LlvmTool::ClangCxx).unwrap(), folder.path().join("clang++-22"));
+        assert_eq!(LlvmToolchain::for_compiler_name(&context, "x86_64-linux-gnu-clang-19").unwrap().major, 19);
+        assert_eq!(["clang", "gcc-12", "clang-20"].map(|name| LlvmToolchain::for_compiler_name(&context, name).unwrap().major), [22; 3]);
+        let error = LlvmToolchain::for_compiler_name(&context, "clang-14").unwrap_err().to_string();
         assert!(error.contains("calls clang-14") && error.contains("supports clang 19 to 22"), "{error}");
     }
 
@@ -412,7 +414,7 @@ mod tests {
         let link = links.join("clang-22").display().to_string();
         for (name, word) in [("CC", "clang-22"), ("TRODDEN_CLANG", "clang-22"), ("CC", &link), ("TRODDEN_CLANG", &link)] {
             let context = DriverContext::in_folder(folder.path(), &[("PATH", &path), (name, word)]);
-            assert_eq!(Llvm::find(&context).unwrap().clang, folder.path().join("clang-22"), "{name}={word}");
+            assert_eq!(LlvmToolchain::find(&context).unwrap().clang, folder.path().join("clang-22"), "{name}={word}");
         }
     }
 
@@ -428,18 +430,19 @@ mod tests {
     fn unsupported_version_error_names_version_and_advice() {
         let folder = create_fake_compilers(&[("clang-18", 18), ("clang-23", 23), ("clang-19", 19)]);
         for (variable, name, version) in [("CC", "clang-18", "clang 18"), ("TRODDEN_CLANG", "clang-23", "clang 23")] {
-            let said = Llvm::find(&context(&folder, &[(variable, name)])).unwrap_err().to_string();
+            let said = LlvmToolchain::find(&context(&folder, &[(variable, name)])).unwrap_err().to_string();
             assert!(said.contains(version) && said.contains("19 to 22") && said.contains("apt-get install"), "{said}");
         }
-        let said = Llvm::find(&context(&folder, &[("TRODDEN_CLANG", "/nowhere/clang")])).unwrap_err().to_string();
+        let said = LlvmToolchain::find(&context(&folder, &[("TRODDEN_CLANG", "/nowhere/clang")])).unwrap_err().to_string();
         assert!(said.contains("/nowhere/clang, which is not a program"), "{said}");
     }
 
     #[test]
     fn bitcode_is_compiled_by_same_or_newer_llvm() {
         let folder = create_fake_compilers(&[("clang-19", 19), ("clang-21", 21), ("clang-22", 22)]);
-        let major =
-            |wanted, variables: &[_]| Llvm::for_bitcode(&context(&folder, variables), wanted, "a.c was compiled by").map(|llvm| llvm.major);
+        let major = |wanted, variables: &[_]| {
+            LlvmToolchain::for_bitcode(&context(&folder, variables), wanted, "a.c was compiled by").map(|llvm| llvm.major)
+        };
         assert_eq!([0, 19, 20, 21, 22].map(|wanted| major(wanted, &[]).unwrap()), [22, 19, 22, 21, 22]);
         assert_eq!(major(20, &[("CC", "clang-19")]).unwrap(), 21);
         assert_eq!(major(19, &[("TRODDEN_CLANG", "clang-21")]).unwrap(), 21);

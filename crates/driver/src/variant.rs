@@ -6,15 +6,15 @@
 
 mod place;
 
-use crate::cc::arguments::CommandLine;
+use crate::cc::arguments::CompilerCommandLine;
 use crate::compile_step::parse_command_line;
 use crate::context::DriverContext;
 use crate::experiment;
 use crate::frames;
 use crate::link;
-use crate::rebuild::{DriverCompiler, Rebuilder, llvm_for};
-use crate::recipe::{BuildProduct, Recipe, RecipeStore};
-use crate::toolchain::Llvm;
+use crate::rebuild::{BitcodeCompiler, ObjectRebuilder, llvm_for};
+use crate::recipe::{BuildProduct, LinkRecipe, RecipeStore};
+use crate::toolchain::LlvmToolchain;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use object::{Object, ObjectSection, ObjectSymbol};
 use place::LinkSandbox;
@@ -26,7 +26,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trodden_profile::atomic_file::{self, Access};
+use trodden_profile::atomic_file::{self, FilePermissions};
 use trodden_text::words::plural;
 use trodden_unit::experiment::{EXPERIMENT_VARIABLE, PluginRequest};
 use trodden_unit::observe::CoverageCounts;
@@ -63,27 +63,27 @@ pub fn create(
     program: &Path,
     output: &Path,
     request: &PluginRequest,
-    defaults: &Defaults,
+    defaults: &VariantDefaults,
 ) -> Result<Option<InstrumentedImage>> {
     let request = experiment::write_request(context, request)?;
     let inputs = LinkInputs::from_program(context, program)?;
     let sandbox = LinkSandbox::new(context, &inputs.recipe)?;
     log::info!("compiling {} from bitcode", plural(inputs.frames.len() as u128, "unit", "units"));
-    let compiler = DriverCompiler::with(context, &inputs.llvm, request.clone().into())?;
-    let rebuilder = Rebuilder::compile(context, &compiler, &inputs.frames, &sandbox.folder.path().join("units"))?;
+    let compiler = BitcodeCompiler::with(context, &inputs.llvm, request.clone().into())?;
+    let rebuilder = ObjectRebuilder::compile(context, &compiler, &inputs.frames, &sandbox.folder.path().join("units"))?;
     inputs.link(&sandbox, rebuilder, output, &request, defaults, None)
 }
 
 /// The link recipe of a program, and the inputs of the link.
 #[derive(Debug)]
 pub struct LinkInputs {
-    recipe: Recipe,
-    /// Contents of the files in [`Recipe::files`], in the same order.
+    recipe: LinkRecipe,
+    /// Contents of the files in [`LinkRecipe::files`], in the same order.
     contents: Vec<Vec<u8>>,
     /// Frames of the units in the input files, and of the units that the link command compiled from sources.
     pub frames: Vec<Frame>,
     /// The LLVM that compiles the units and links the variant.
-    pub llvm: Llvm,
+    pub llvm: LlvmToolchain,
     /// The program's folder, to which `$ORIGIN` in run paths refers.
     origin: PathBuf,
 }
@@ -96,7 +96,7 @@ impl LinkInputs {
         let image = InstrumentedImage::read(&bytes).with_context(|| program.display().to_string())?;
         let store = context.store()?;
         let recipes = RecipeStore::in_cache(&store);
-        let recipe = recipes.get(&image)?;
+        let recipe = recipes.load_recipe(&image)?;
         let contents = recipe.files.iter().map(|f| recipes.content(&f.content)).collect::<Result<Vec<_>>>()?;
         let mut frames: Vec<Frame> = contents.iter().flat_map(|bytes| frames::frames_in_file(bytes)).collect();
         for source in &recipe.sources {
@@ -123,18 +123,18 @@ impl LinkInputs {
         writes: Option<&str>,
     ) -> Result<Option<InstrumentedImage>> {
         let sandbox = LinkSandbox::new(context, &self.recipe)?;
-        let rebuilder = Rebuilder::new(objects, sandbox.folder.path());
-        let defaults = Defaults { output: writes.map(str::to_owned), ..Defaults::default() };
+        let rebuilder = ObjectRebuilder::new(objects, sandbox.folder.path());
+        let defaults = VariantDefaults { output: writes.map(str::to_owned), ..VariantDefaults::default() };
         self.link(&sandbox, rebuilder, output, request, &defaults, Some(&self.origin))
     }
 
     fn link(
         &self,
         sandbox: &LinkSandbox,
-        rebuilder: Rebuilder,
+        rebuilder: ObjectRebuilder,
         output: &Path,
         request: &Path,
-        defaults: &Defaults,
+        defaults: &VariantDefaults,
         origin: Option<&Path>,
     ) -> Result<Option<InstrumentedImage>> {
         let objects = write_inputs(self, sandbox, rebuilder)?;
@@ -152,7 +152,7 @@ impl LinkInputs {
             line.splice(0..0, [LINKER_OPTION.into(), object.into()]);
         }
         let image = run_link(&self.llvm, &self.recipe, sandbox, &parse_command_line(&line), request)?;
-        let access = Access::Mode(fs::metadata(&linked)?.permissions().mode() & 0o777);
+        let access = FilePermissions::Mode(fs::metadata(&linked)?.permissions().mode() & 0o777);
         let mut from = fs::File::open(&linked)?;
         let written = atomic_file::write_with_access(output, TEMPORARY_PREFIX, access, |out| io::copy(&mut from, out).map(drop));
         written.with_context(|| format!("cannot write {}", output.display()))?;
@@ -162,7 +162,8 @@ impl LinkInputs {
     /// Removes the object with the defaults from the command line, if the program is itself a variant that has one.
     fn remove_earlier_defaults(&self, sandbox: &LinkSandbox, line: &mut Vec<OsString>) {
         let files = self.recipe.files.iter().zip(&self.contents);
-        let earlier = files.filter(|(file, bytes)| file.path.to_path().ends_with(DEFAULTS_OBJECT) && Defaults::is_defaults_object(bytes));
+        let earlier =
+            files.filter(|(file, bytes)| file.path.to_path().ends_with(DEFAULTS_OBJECT) && VariantDefaults::is_defaults_object(bytes));
         for path in earlier.map(|(file, _)| sandbox.path_of_copy(&file.path.to_path())) {
             if let Some(at) = line.windows(2).position(|words| words[0] == LINKER_OPTION && Path::new(&words[1]) == path) {
                 line.drain(at..at + 2);
@@ -178,7 +179,7 @@ const DEFAULTS_OBJECT: &str = "defaults.o";
 
 /// Defaults that are built into a variant that counts unknown paths. Environment variables override them.
 #[derive(Debug, Default)]
-pub struct Defaults {
+pub struct VariantDefaults {
     /// Name pattern for the variant's raw files.
     pub output: Option<String>,
     /// What the program does when an unknown path is executed, as a value of `TRODDEN_ON_UNTESTED`.
@@ -187,10 +188,10 @@ pub struct Defaults {
     pub watched: Option<String>,
 }
 
-impl Defaults {
+impl VariantDefaults {
     /// Reads the defaults of a variant from the symbols that define them. All are `None` if the program has no such symbols. Fails if
     /// `bytes` is not an ELF file.
-    pub fn from_program(bytes: &[u8]) -> Result<Defaults, object::Error> {
+    pub fn from_program(bytes: &[u8]) -> Result<VariantDefaults, object::Error> {
         let file = object::File::parse(bytes)?;
         let text = |name: &str| {
             let symbol = file.symbols().find(|symbol| symbol.name() == Ok(name))?;
@@ -200,15 +201,16 @@ impl Defaults {
             Some(String::from_utf8_lossy(text).into_owned())
         };
         let (output, on_untested) = (text(DEFAULT_OUTPUT_SYMBOL), text(DEFAULT_ON_UNTESTED_SYMBOL));
-        Ok(Defaults { output, on_untested, watched: text(WATCHED_EXPRESSION_SYMBOL) })
+        Ok(VariantDefaults { output, on_untested, watched: text(WATCHED_EXPRESSION_SYMBOL) })
     }
 
     fn is_defaults_object(object: &[u8]) -> bool {
-        Defaults::from_program(object).is_ok_and(|found| found.output.is_some() || found.on_untested.is_some() || found.watched.is_some())
+        VariantDefaults::from_program(object)
+            .is_ok_and(|found| found.output.is_some() || found.on_untested.is_some() || found.watched.is_some())
     }
 
     /// Assembles an object that defines these defaults, in `folder`. Returns `None` if all defaults are `None`.
-    fn assemble(&self, llvm: &Llvm, folder: &Path) -> Result<Option<PathBuf>> {
+    fn assemble(&self, llvm: &LlvmToolchain, folder: &Path) -> Result<Option<PathBuf>> {
         let texts = [
             (DEFAULT_OUTPUT_SYMBOL, &self.output),
             (DEFAULT_ON_UNTESTED_SYMBOL, &self.on_untested),
@@ -232,7 +234,7 @@ impl Defaults {
 
 /// Writes every input to its path in the sandbox. Objects with bitcode are rebuilt first. Returns the objects that take the place of source
 /// files, each with the index of the source among the link's arguments.
-fn write_inputs(inputs: &LinkInputs, sandbox: &LinkSandbox, mut rebuilder: Rebuilder) -> Result<Vec<(usize, PathBuf)>> {
+fn write_inputs(inputs: &LinkInputs, sandbox: &LinkSandbox, mut rebuilder: ObjectRebuilder) -> Result<Vec<(usize, PathBuf)>> {
     let LinkInputs { recipe, contents, .. } = inputs;
     sandbox.create_parents(&sandbox.directory.join("x"))?;
     for (file, bytes) in recipe.files.iter().zip(contents) {
@@ -269,7 +271,13 @@ fn read_unit(store: &UnitCache, unit: &str) -> Result<Frame> {
     }
 }
 
-fn run_link(llvm: &Llvm, recipe: &Recipe, sandbox: &LinkSandbox, line: &CommandLine, request: &Path) -> Result<Option<InstrumentedImage>> {
+fn run_link(
+    llvm: &LlvmToolchain,
+    recipe: &LinkRecipe,
+    sandbox: &LinkSandbox,
+    line: &CompilerCommandLine,
+    request: &Path,
+) -> Result<Option<InstrumentedImage>> {
     let clang = llvm.tool(sandbox.context, recipe.driver.tool())?;
     let mut environment: Vec<(OsString, OsString)> = recipe.environment.iter().map(|(k, v)| (k.into(), v.to_os())).collect();
     environment.push((EXPERIMENT_VARIABLE.into(), request.into()));

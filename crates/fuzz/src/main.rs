@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
-use targets::{FuzzTarget, TARGETS};
+use targets::{FUZZ_TARGETS, FuzzTarget};
 
 const MAX_MEMORY_BYTES: u64 = 3 << 30;
 /// Maximum time for reading one input. It is long enough for a machine that is busy with other work.
@@ -46,9 +46,9 @@ struct Cli {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let chosen: Vec<&FuzzTarget> = TARGETS.iter().filter(|t| cli.target.as_ref().is_none_or(|name| name == t.name)).collect();
+    let chosen: Vec<&FuzzTarget> = FUZZ_TARGETS.iter().filter(|t| cli.target.as_ref().is_none_or(|name| name == t.name)).collect();
     if chosen.is_empty() {
-        let names: Vec<&str> = TARGETS.iter().map(|t| t.name).collect();
+        let names: Vec<&str> = FUZZ_TARGETS.iter().map(|t| t.name).collect();
         eprintln!("trodden-fuzz: unknown target; choose from {}", names.join(", "));
         return ExitCode::from(2);
     }
@@ -95,7 +95,7 @@ fn read_corpus(target: &FuzzTarget) -> io::Result<Vec<Vec<u8>>> {
     if inputs.is_empty() { Err(failed(io::Error::other("it is empty"))) } else { Ok(inputs) }
 }
 
-fn current_input_path(folder: &Path) -> PathBuf {
+fn path_of_current_input(folder: &Path) -> PathBuf {
     folder.join("current")
 }
 
@@ -111,7 +111,7 @@ fn run_worker(target: &FuzzTarget, folder: &Path, cli: &Cli) -> io::Result<()> {
     let mut count = 0u64;
     let mut read = |input: &[u8]| {
         count += 1;
-        fs::write(current_input_path(folder), input)?;
+        fs::write(path_of_current_input(folder), input)?;
         (target.read)(&scratch, input)
     };
     for input in &corpus {
@@ -140,13 +140,13 @@ fn supervise_worker(target: &FuzzTarget, cli: &Cli) -> io::Result<()> {
         .stdout(Stdio::null())
         .stderr(File::create(&errors)?)
         .spawn()?;
-    let ended = wait_for_worker(&mut worker, &current_input_path(folder.path()))?;
+    let ended = wait_for_worker(&mut worker, &path_of_current_input(folder.path()))?;
     if ended.is_some_and(|status| status.success()) {
         let count = fs::read_to_string(folder.path().join("count"))?;
         eprintln!("  {:<18} {count} inputs", target.name);
         return Ok(());
     }
-    let input = fs::read(current_input_path(folder.path())).unwrap_or_default();
+    let input = fs::read(path_of_current_input(folder.path())).unwrap_or_default();
     let saved = std::env::temp_dir().join(format!("trodden-fuzz-{}-{}", target.name, std::process::id()));
     fs::write(&saved, input)?;
     let errors = fs::read(&errors)?;

@@ -29,7 +29,7 @@ pub struct FuzzTarget {
     pub read: fn(&Path, &[u8]) -> io::Result<bool>,
 }
 
-pub static TARGETS: [FuzzTarget; 15] = [
+pub static FUZZ_TARGETS: [FuzzTarget; 15] = [
     FuzzTarget { name: "profiles", read: read_profile },
     FuzzTarget { name: "raw", read: read_raw_profile },
     FuzzTarget { name: "frames", read: read_frames },
@@ -87,10 +87,10 @@ fn run_command(words: &str, file: &Path) -> bool {
     let word = |word: &str| if word == "F" { file.as_os_str().to_owned() } else { OsString::from(word) };
     let arguments: Vec<OsString> = words.split(' ').map(word).collect();
     let whole = std::iter::once(OsString::from("trodden")).chain(arguments.iter().cloned());
-    if let Err(error) = trodden_command::laboratory::definition().try_get_matches_from(whole) {
+    if let Err(error) = trodden_command::laboratory::command_line_definition().try_get_matches_from(whole) {
         panic!("`trodden {words}` is not a command: {error}");
     }
-    trodden_command::fuzzing::command(arguments).is_ok()
+    trodden_command::fuzzing::run_trodden(arguments).is_ok()
 }
 
 fn read_profile(folder: &Path, input: &[u8]) -> io::Result<bool> {
@@ -224,7 +224,7 @@ fn read_waits(folder: &Path, input: &[u8]) -> io::Result<bool> {
 /// events.
 fn read_otf2(_: &Path, input: &[u8]) -> io::Result<bool> {
     let end = input.iter().position(|byte| *byte == 0).unwrap_or(input.len());
-    Ok(trodden_command::fuzzing::otf2(&input[..end], input.get(end + 1..).unwrap_or_default()).is_ok())
+    Ok(trodden_command::fuzzing::parse_otf2_text(&input[..end], input.get(end + 1..).unwrap_or_default()).is_ok())
 }
 
 fn read_perf_script(folder: &Path, input: &[u8]) -> io::Result<bool> {

@@ -14,19 +14,19 @@ mod sweep;
 mod untested;
 mod witnesses;
 
-pub use convert::Convert;
-pub use extract::{Extract, GraphFormat};
-pub use grammar::GrammarJob;
-pub use graph::GraphJob;
-pub use loops::Loops;
-pub use numbering::{Interesting, ModelJob, ModelScheme, NumberJob};
-pub use patterns::{Length, PatternKind, Patterns};
-pub use plan::PlanJob;
-pub use sequence::{Check, CountedPathsJob, Sequence};
-pub use simulate::SimulateJob;
-pub use sweep::Sweep;
-pub use untested::{HotPaths, Schemes};
-pub use witnesses::{Condition, Reconstruct, Witnesses};
+pub use convert::ConvertArguments;
+pub use extract::{ExtractArguments, GraphFormat};
+pub use grammar::GrammarArguments;
+pub use graph::GraphCommand;
+pub use loops::LoopsArguments;
+pub use numbering::{GraphModelArguments, GraphNumberArguments, InterestingPathsArguments, ModelScheme};
+pub use patterns::{LengthRange, PatternKind, PatternsArguments};
+pub use plan::PlanArguments;
+pub use sequence::{CountedPathsArguments, SequenceCheckArguments, SequenceCommand};
+pub use simulate::LabSimulateArguments;
+pub use sweep::SweepArguments;
+pub use untested::{HotPathsArguments, SchemesArguments};
+pub use witnesses::{ReconstructArguments, VerifiedCondition, WitnessesArguments};
 
 use crate::experiments::LabExperiment;
 use clap::{Args, Parser, Subcommand};
@@ -57,30 +57,30 @@ pub struct Cli {
 pub enum LabCommand {
     /// Run the graph algorithms on graphs from files, and extract graphs from programs.
     #[command(subcommand)]
-    Graph(GraphJob),
+    Graph(GraphCommand),
     /// Divide counting among copies of a program, and show the expected cost of each copy without running it.
-    Plan(PlanJob),
+    Plan(PlanArguments),
     /// Show the hottest loops' machine code with and without counting, side by side.
-    Loops(Loops),
+    Loops(LoopsArguments),
     /// Simulate a hardware path profiler on a program; all parameters of the model can be set.
-    Simulate(Box<SimulateJob>),
+    Simulate(Box<LabSimulateArguments>),
     /// Simulate all configurations of an experiment (TOML) with the hardware path profiler, reading each recording once.
-    Sweep(Sweep),
+    Sweep(SweepArguments),
     /// Convert a trace from another simulator (CBP-5, CBP2025, ChampSim) to a recording for `trodden simulate --from`.
-    Convert(Convert),
+    Convert(ConvertArguments),
     /// Compare compression methods on a sequence of paths and calls: size, symbols, depth and time.
-    Grammar(GrammarJob),
+    Grammar(GrammarArguments),
     /// Count paths in a recorded sequence with published methods, or check counted segments against the sequence.
     #[command(subcommand)]
-    Sequence(Sequence),
+    Sequence(SequenceCommand),
     /// Find repetition in a recorded sequence of paths: hot subpaths, iterations, phases.
-    Patterns(Patterns),
+    Patterns(PatternsArguments),
     /// Compare the schemes that find untested paths and segments, on one program with its tests and field runs.
-    Schemes(Schemes),
+    Schemes(SchemesArguments),
     /// Show whether the hottest paths of the tests are also hot in the field.
-    HotPaths(HotPaths),
+    HotPaths(HotPathsArguments),
     /// Run a trodden command with a published method instead of trodden's own, or with other parameters.
-    With(Box<With>),
+    With(Box<WithArguments>),
     /// Measure cost and benefit of counting, recording and analysis on real programs. Needs a checkout of the sources.
     #[command(subcommand)]
     Experiment(LabExperiment),
@@ -114,7 +114,7 @@ Examples:
   trodden-lab with --collector uprobes -- trace record -- ./prog
 
 Each heading names the commands that its options apply to. The exit status is that of the command.")]
-pub struct With {
+pub struct WithArguments {
     /// Trodden command with its arguments.
     #[arg(required = true, last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,

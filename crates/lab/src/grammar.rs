@@ -38,7 +38,7 @@ struct GrammarRow {
     ns_per_event: f64,
 }
 
-pub fn run(job: &cli::GrammarJob) -> Result<ExitCode> {
+pub fn run(job: &cli::GrammarArguments) -> Result<ExitCode> {
     let input = ThreadChoice { thread: job.thread, method: job.method };
     let opened = trodden_report::sequences::open(&job.recording, input, &folders())?;
     let limits = WindowLimits { max_held: job.held as usize, ..WindowLimits::default() };

@@ -23,14 +23,14 @@ use clap_complete::Shell;
 use cli::{Cli, LabCommand};
 use std::path::Path;
 use std::process::ExitCode;
-use trodden_command::laboratory::{end, read_variables};
+use trodden_command::laboratory::{print_error_and_suggest_store, read_environment_variables};
 use trodden_console::output::Color;
 use trodden_console::{notes, output, program};
 
 fn main() -> ExitCode {
     notes::install_logger();
-    end(match Cli::try_parse() {
-        Ok(cli) => read_variables().and_then(|()| run(cli.command, cli.color)),
+    print_error_and_suggest_store(match Cli::try_parse() {
+        Ok(cli) => read_environment_variables().and_then(|()| run(cli.command, cli.color)),
         // clap also reports `--help` and `--version` as errors.
         Err(error) => program::print_clap_output(&error),
     })
@@ -59,14 +59,14 @@ fn run(command: LabCommand, color: Color) -> Result<ExitCode> {
 
 fn write_completions(shell: Shell) -> Result<ExitCode> {
     let mut text = Vec::new();
-    clap_complete::generate(shell, &mut trodden_command::laboratory::definition(), "trodden", &mut text);
+    clap_complete::generate(shell, &mut trodden_command::laboratory::command_line_definition(), "trodden", &mut text);
     output::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn write_manual(folder: &Path) -> Result<ExitCode> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create folder {}", folder.display()))?;
-    for command in [Cli::command(), trodden_command::laboratory::definition()] {
+    for command in [Cli::command(), trodden_command::laboratory::command_line_definition()] {
         let mut command = command.disable_help_subcommand(true);
         command.build();
         write_pages(&command, folder)?;

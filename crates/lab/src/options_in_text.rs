@@ -16,17 +16,17 @@ const FOREIGN_OPTIONS: &str = "apart args bin bind-to branch-coverage branch-sim
     git window workspace all-targets basic-block-address-map compress-debug-sections locked offline build rebuild \
     cache-sim cfg dependencies no-clean std tag";
 
-fn foreign_options() -> BTreeSet<&'static str> {
+fn options_of_other_programs() -> BTreeSet<&'static str> {
     FOREIGN_OPTIONS.split_whitespace().collect()
 }
 
 /// Options by command, such as `trodden report`.
-struct CommandLines(BTreeMap<String, BTreeSet<String>>);
+struct KnownCommandOptions(BTreeMap<String, BTreeSet<String>>);
 
-impl CommandLines {
-    fn new() -> CommandLines {
-        let mut all = CommandLines(BTreeMap::new());
-        for mut command in [Cli::command(), trodden_command::laboratory::definition()] {
+impl KnownCommandOptions {
+    fn new() -> KnownCommandOptions {
+        let mut all = KnownCommandOptions(BTreeMap::new());
+        for mut command in [Cli::command(), trodden_command::laboratory::command_line_definition()] {
             command.build();
             let name = command.get_name().to_owned();
             all.add(&command, &name);
@@ -93,8 +93,8 @@ fn extract_commands(text: &str) -> Vec<(&'static str, &str)> {
     found
 }
 
-fn find_wrong_options(text: &str, known: &CommandLines) -> Vec<String> {
-    let others = foreign_options();
+fn find_wrong_options(text: &str, known: &KnownCommandOptions) -> Vec<String> {
+    let others = options_of_other_programs();
     let unknown =
         extract_options(text).filter(|option| !known.has_option(option) && !others.contains(option)).map(|option| format!("--{option}"));
     let mut all: Vec<String> = unknown.collect();
@@ -116,7 +116,7 @@ fn extract_texts(code: &str) -> Vec<String> {
         let after = &rest[at + 1..];
         rest = match rest.as_bytes()[at] {
             b'"' => {
-                let end = end_of_literal(after);
+                let end = length_of_string_literal(after);
                 texts.push(join_lines(&after[..end]));
                 after.get(end + 1..).unwrap_or_default()
             }
@@ -138,7 +138,7 @@ fn extract_texts(code: &str) -> Vec<String> {
     texts
 }
 
-fn end_of_literal(text: &str) -> usize {
+fn length_of_string_literal(text: &str) -> usize {
     let mut escaped = false;
     let end = text.bytes().position(|byte| {
         let ends = byte == b'"' && !escaped;
@@ -170,7 +170,7 @@ fn repository_root() -> PathBuf {
 
 #[test]
 fn options_in_messages_and_help_exist() {
-    let (known, mut sources) = (CommandLines::new(), Vec::new());
+    let (known, mut sources) = (KnownCommandOptions::new(), Vec::new());
     for member in fs::read_dir(repository_root().join("crates")).unwrap() {
         let folder = member.unwrap().path().join("src");
         // These crates call other programs, or are for maintainers.
@@ -192,7 +192,7 @@ fn options_in_messages_and_help_exist() {
 
 #[test]
 fn options_in_the_guide_exist() {
-    let (known, others, mut pages) = (CommandLines::new(), foreign_options(), Vec::new());
+    let (known, others, mut pages) = (KnownCommandOptions::new(), options_of_other_programs(), Vec::new());
     find_files(&repository_root().join("docs/guide/src"), "md", &mut pages);
     let mut all = Vec::new();
     for page in pages {
@@ -219,7 +219,7 @@ fn options_in_the_guide_exist() {
 
 #[test]
 fn pages_of_the_handbook_name_options_that_exist() {
-    let (known, mut pages) = (CommandLines::new(), Vec::new());
+    let (known, mut pages) = (KnownCommandOptions::new(), Vec::new());
     find_files(&repository_root().join("docs/handbook/src"), "md", &mut pages);
     assert!(pages.len() > 20, "{}", pages.len());
     let mut all = Vec::new();
@@ -233,7 +233,7 @@ fn pages_of_the_handbook_name_options_that_exist() {
     assert!(all.is_empty(), "{}", all.join("\n"));
 }
 
-fn find_named_commands(page: &str, known: &CommandLines) -> BTreeSet<String> {
+fn find_named_commands(page: &str, known: &KnownCommandOptions) -> BTreeSet<String> {
     let words = |typed: &str| typed.split(' ').filter(|word| !word.starts_with('-')).map(str::to_owned).collect::<Vec<_>>();
     let named =
         |(program, typed): (&str, &str)| known.longest_command(program, words(typed).iter().map(|w| w.trim_end_matches(['.', ',', ':'])));
@@ -242,7 +242,7 @@ fn find_named_commands(page: &str, known: &CommandLines) -> BTreeSet<String> {
 
 #[test]
 fn wrong_options_are_found() {
-    let known = CommandLines::new();
+    let known = KnownCommandOptions::new();
     let found = |text: &str| find_wrong_options(text, &known);
     assert_eq!(found("take --no-such-thing, or `trodden report --top 3`"), ["--no-such-thing"]);
     assert_eq!(found("`trodden report --machines 2`"), ["`trodden report` --machines"]);

@@ -7,8 +7,8 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use trodden_command::laboratory::folders;
-use trodden_console::arguments::choices::word_for;
-use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS};
+use trodden_console::arguments::choices::word_of_choice;
+use trodden_console::arguments::partition::{COPY_STRATEGY_CHOICES, HIT_MEASURE_CHOICES};
 use trodden_console::notes::note;
 use trodden_console::output;
 use trodden_flow::part::{Measure, Part, ProbeHits};
@@ -23,10 +23,10 @@ const SCHEMA_VERSION: u32 = 1;
 /// Name that is shown instead of a strategy if `--max-probes` limits the probes per copy.
 const BOUNDED_PLAN_NAME: &str = "bounded";
 
-pub fn run(job: &cli::PlanJob) -> Result<ExitCode> {
+pub fn run(job: &cli::PlanArguments) -> Result<ExitCode> {
     let program = CopiedProgram::read(&job.program, folders().units.as_ref())?;
     let units = program.units();
-    let profile = job.profile.as_deref().map(named::load).transpose()?;
+    let profile = job.profile.as_deref().map(named::load_profile).transpose()?;
     let by = |profile: &String| format!("{}, with the profile {profile}", job.program.display());
     let mut procedures = procedures::procedures(units, profile.as_ref())
         .with_context(|| job.profile.as_ref().map_or_else(|| job.program.display().to_string(), by))?;
@@ -50,12 +50,19 @@ pub fn run(job: &cli::PlanJob) -> Result<ExitCode> {
             let profitable = job.profitable.into();
             let options = PartitionOptions { copies: *copies, profitable, fold_again: job.fold_again, measure };
             let plan = program.divide(&basis, *strategy, &options)?;
-            answers.push(PlanDocument::new(word_for(&COPY_STRATEGIES, strategy), measure, &procedures, &plan, &bound, measured));
+            answers.push(PlanDocument::new(
+                word_of_choice(&COPY_STRATEGY_CHOICES, strategy),
+                measure,
+                &procedures,
+                &plan,
+                &bound,
+                measured,
+            ));
         }
     }
     if job.json {
         let (program, procedures) = (&*job.program, procedures.len());
-        output::print_json(&PlanAnswers { schema_version: SCHEMA_VERSION, program, measured, procedures, plans: answers })?;
+        output::print_json(&PlanReport { schema_version: SCHEMA_VERSION, program, measured, procedures, plans: answers })?;
     } else {
         let mut out = output::text_writer();
         answers.iter().try_for_each(|a| a.print(&mut out))?;
@@ -64,7 +71,7 @@ pub fn run(job: &cli::PlanJob) -> Result<ExitCode> {
 }
 
 #[derive(Serialize)]
-struct PlanAnswers<'a> {
+struct PlanReport<'a> {
     schema_version: u32,
     program: &'a Path,
     /// True if frequencies were measured; false if they are estimated.
@@ -82,7 +89,7 @@ struct PlanDocument {
     /// paths are divided.
     profitable_procedures: usize,
     slowest: u64,
-    bound: BoundRow,
+    bound: LowerBoundRow,
 }
 
 #[derive(Serialize)]
@@ -97,7 +104,7 @@ struct CopyCost {
 }
 
 #[derive(Serialize)]
-struct BoundRow {
+struct LowerBoundRow {
     sequential: u64,
     ideal: u64,
     /// `None` without a profile, because estimates have frequencies of edges only.
@@ -128,11 +135,11 @@ impl PlanDocument {
         };
         PlanDocument {
             strategy,
-            hits_counted: word_for(&HITS, &measure),
+            hits_counted: word_of_choice(&HIT_MEASURE_CHOICES, &measure),
             copies: plan.copies.iter().map(copy).collect(),
             profitable_procedures: plan.profitable,
             slowest: hits::slowest_copy_hits(procedures, plan, measure),
-            bound: BoundRow {
+            bound: LowerBoundRow {
                 sequential: bound.sequential,
                 ideal: bound.ideal,
                 most_frequent_path: measured.then_some(bound.path),

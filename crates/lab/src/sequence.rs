@@ -1,6 +1,6 @@
 //! `trodden-lab sequence`: counts paths in a recorded sequence with published methods, and checks counted segments against the sequence.
 
-use crate::cli::{Check, CountedPathsJob, Sequence};
+use crate::cli::{CountedPathsArguments, SequenceCheckArguments, SequenceCommand};
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::io::{self, BufWriter, Write};
@@ -14,27 +14,27 @@ use trodden_report::sequences::{self as shown, ThreadChoice, iterations};
 
 const SCHEMA_VERSION: u32 = 1;
 
-pub fn run(job: &Sequence) -> Result<ExitCode> {
+pub fn run(job: &SequenceCommand) -> Result<ExitCode> {
     match job {
-        Sequence::Supergraph(job) => {
+        SequenceCommand::Supergraph(job) => {
             let found = sequences::count_segments(&open_sequence(job)?, job.length as usize, true, job.top)?;
             print_document(SCHEMA_VERSION, job.json, &found, |out| shown::write_segments(out, &found))?;
         }
-        Sequence::Branches(job) => {
+        SequenceCommand::Branches(job) => {
             let found = sequences::last_branches(&open_sequence(job)?, job.length as usize, job.top, u64::MAX)?;
             print_document(SCHEMA_VERSION, job.json, &found, |out| iterations::write_branches(out, &found))?;
         }
-        Sequence::Check(job) => return check_segments(job),
+        SequenceCommand::Check(job) => return check_segments(job),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn open_sequence(job: &CountedPathsJob) -> Result<OpenedSequence> {
+fn open_sequence(job: &CountedPathsArguments) -> Result<OpenedSequence> {
     shown::open(&job.recording, ThreadChoice { thread: job.thread, method: None }, &folders())
 }
 
 /// Compares the segments that a program counted with a recording, for one depth or for all counted depths.
-fn check_segments(job: &Check) -> Result<ExitCode> {
+fn check_segments(job: &SequenceCheckArguments) -> Result<ExitCode> {
     let (depth, folders) = (job.depth.map(|depth| depth as usize), folders());
     let counted = ObservedSegments::load(&job.counted, depth.unwrap_or(1), &folders)?;
     let all = compare(&counted, &job.recording, depth, &folders)?;

@@ -1,7 +1,7 @@
 //! `trodden-lab with`: runs a trodden command with settings for which the command has no options. They are passed in an environment
 //! variable, so that the processes started by the command can also read them.
 
-use crate::cli::With;
+use crate::cli::WithArguments;
 use anyhow::{Context, Result, bail, ensure};
 use std::env;
 use std::os::unix::process::CommandExt;
@@ -12,14 +12,14 @@ use trodden_unit::Settings;
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 
 /// Replaces this process with the command. Fails if a choice does not apply to the command, or if `trodden` cannot be run.
-pub fn run(job: &With) -> Result<ExitCode> {
+pub fn run(job: &WithArguments) -> Result<ExitCode> {
     let words: Vec<&str> = job.command.iter().map(|word| word.to_str().unwrap_or("")).collect();
     ensure!(!job.given.given.is_empty(), "no option is given. Add at least one of {}", option_names());
     for choice in &job.given.given {
         let GivenChoice { option, commands, .. } = choice;
         if !choice.applies_to(&words) {
-            let list: Vec<String> = commands.iter().map(|command| full_name(command)).collect();
-            bail!("{option} does not apply to {}, only to {}", full_name(words[0]), list.join(", "));
+            let list: Vec<String> = commands.iter().map(|command| full_command_name(command)).collect();
+            bail!("{option} does not apply to {}, only to {}", full_command_name(words[0]), list.join(", "));
         }
     }
     let program = trodden_program()?;
@@ -37,7 +37,7 @@ pub fn run(job: &With) -> Result<ExitCode> {
     Err(command.exec()).with_context(|| format!("cannot run {}", program.display()))
 }
 
-fn full_name(command: &str) -> String {
+fn full_command_name(command: &str) -> String {
     match command.starts_with("cargo") {
         true => format!("`{command}`"),
         false => format!("`trodden {command}`"),

@@ -9,8 +9,8 @@ use crate::counts::{UnitCounts, counts_of};
 use crate::error::OracleError;
 use crate::random::RandomLanguage;
 use crate::step::{record, sample_windows};
-use crate::subject::{Subject, SubjectRun};
-use crate::tools::{Toolkit, run as run_tool};
+use crate::subject::{OracleSubject, SubjectRun};
+use crate::tools::{OracleTools, run as run_tool};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -19,7 +19,7 @@ use trodden_trace::{BranchImport, import};
 
 /// How windows of branches are sampled.
 #[derive(Clone, Copy, Debug)]
-pub struct Sampler {
+pub struct BranchSampler {
     /// Number of branches in a window.
     pub size: usize,
     /// Average number of branches that are skipped between windows.
@@ -53,8 +53,8 @@ pub fn check(
     language: RandomLanguage,
     variant: &CheckVariant,
     kind: &str,
-    samplers: &[Sampler],
-    tools: &Toolkit,
+    samplers: &[BranchSampler],
+    tools: &OracleTools,
     folder: &Path,
 ) -> Result<BranchFindings, OracleError> {
     // Settings of the counters' storage are invalid for a build without counters.
@@ -64,7 +64,7 @@ pub fn check(
     let counting = CheckBuild { language, variant, tools, folder };
     let counted = folder.join("counted");
     counting.link(&counting.compile_objects(sources, true)?, &counted, true)?;
-    let subject = Subject::read(&counted, counting.link_of_units(&counted)?, folder)?;
+    let subject = OracleSubject::read(&counted, counting.link_command_of_units(&counted)?, folder)?;
     let run = SubjectRun { place: folder.join("subject"), arguments: vec![], input: None, directory: folder.to_owned(), limit_s: 60 };
     let (expected, counts) = subject.count_paths(&run, &[])?;
     let addresses = CheckVariant { parameters: format!("{} observe=addresses", variant.parameters), ..variant.clone() };
@@ -84,9 +84,9 @@ pub fn check(
     for sampler in samplers {
         let text = sample_windows(&trace, sampler.size, sampler.interval);
         let sampled = read(text.as_bytes())?.profile;
-        findings.overlaps.push(overlap(&subject, &counts, &sampled));
+        findings.overlaps.push(profile_overlap(&subject, &counts, &sampled));
         if sampler.interval == 0 {
-            findings.differences.extend(estimates_above_bound(&subject, &counts, &sampled, sampler.size as u64));
+            findings.differences.extend(list_estimates_above_bound(&subject, &counts, &sampled, sampler.size as u64));
         }
     }
     Ok(findings)
@@ -94,7 +94,7 @@ pub fn check(
 
 /// Compares the counts of a program's counters with those reconstructed from a trace. Both programs must have their units in the same
 /// order.
-pub fn compare(subject: &Subject, counts: &[UnitCounts], traced: &BranchImport) -> BranchFindings {
+pub fn compare(subject: &OracleSubject, counts: &[UnitCounts], traced: &BranchImport) -> BranchFindings {
     let losses = traced.profile.sampling.as_ref().and_then(|s| s.branches()).map_or_else(Default::default, |s| s.losses);
     let (uncertain, without_addresses) = (traced.uncertain.clone(), traced.functions_without_addresses.clone());
     let mut findings = BranchFindings { uncertain, without_addresses, broken: losses.broken, ..BranchFindings::default() };
@@ -123,7 +123,7 @@ pub fn compare(subject: &Subject, counts: &[UnitCounts], traced: &BranchImport) 
 /// Finds counters whose estimate, from windows taken after every branch, exceeds an upper bound. Each execution of a path adds `size` to
 /// the estimate if the path fits into a window, and nothing otherwise. The bound allows one more execution, because windows at the start of
 /// the trace are shorter.
-fn estimates_above_bound(subject: &Subject, counts: &[UnitCounts], sampled: &Profile, size: u64) -> Vec<String> {
+fn list_estimates_above_bound(subject: &OracleSubject, counts: &[UnitCounts], sampled: &Profile, size: u64) -> Vec<String> {
     let mut found = Vec::new();
     for ((unit, counted), other) in subject.units.iter().zip(counts).zip(&sampled.images[0].units) {
         for (counter, estimate) in &other.counts.executions {
@@ -138,7 +138,7 @@ fn estimates_above_bound(subject: &Subject, counts: &[UnitCounts], sampled: &Pro
 }
 
 /// Returns the overlap of two distributions: the sum over all paths of the smaller of the path's two shares of executions.
-fn overlap(subject: &Subject, counts: &[UnitCounts], sampled: &Profile) -> f64 {
+fn profile_overlap(subject: &OracleSubject, counts: &[UnitCounts], sampled: &Profile) -> f64 {
     let mut weights: Vec<(f64, f64)> = Vec::new();
     for ((unit, counted), other) in subject.units.iter().zip(counts).zip(&sampled.images[0].units) {
         let estimates: BTreeMap<u64, u64> = other.counts.executions.iter().copied().collect();

@@ -2,8 +2,8 @@
 
 use crate::error::OracleError;
 use crate::random::{RandomLanguage, RandomProgram};
-use crate::subject::{LinkArgument, LinkCommand, Subject, SubjectRun};
-use crate::tools::{Toolkit, run};
+use crate::subject::{LinkArgument, LinkCommand, OracleSubject, SubjectRun};
+use crate::tools::{OracleTools, run};
 use crate::{counts, log, pgo};
 use std::ffi::OsString;
 use std::fs;
@@ -39,7 +39,7 @@ pub struct CheckFindings {
 ///
 /// # Errors
 /// The program cannot be built or run, or an oracle fails.
-pub fn check(program: &RandomProgram, variant: &CheckVariant, tools: &Toolkit, folder: &Path) -> Result<CheckFindings, OracleError> {
+pub fn check(program: &RandomProgram, variant: &CheckVariant, tools: &OracleTools, folder: &Path) -> Result<CheckFindings, OracleError> {
     let source = folder.join(if program.language == RandomLanguage::C { "subject.c" } else { "subject.cpp" });
     fs::write(&source, &program.text).map_err(OracleError::file(&source))?;
     check_sources(&[source], program.language, variant, tools, folder)
@@ -53,7 +53,7 @@ pub fn check_sources(
     sources: &[PathBuf],
     language: RandomLanguage,
     variant: &CheckVariant,
-    tools: &Toolkit,
+    tools: &OracleTools,
     folder: &Path,
 ) -> Result<CheckFindings, OracleError> {
     let build = CheckBuild { language, variant, tools, folder };
@@ -61,7 +61,7 @@ pub fn check_sources(
     let (instrumented, original) = (folder.join("instrumented"), folder.join("plain"));
     build.link(&objects, &instrumented, true)?;
     build.link(&plain, &original, false)?;
-    let subject = Subject::read(&instrumented, build.link_of_units(&instrumented)?, folder)?;
+    let subject = OracleSubject::read(&instrumented, build.link_command_of_units(&instrumented)?, folder)?;
     let run = SubjectRun { place: folder.join("subject"), arguments: vec![], input: None, directory: folder.to_owned(), limit_s: 60 };
     let expected = run.execute(&original, &[])?;
     let (outcome, paths) = subject.count_paths(&run, &[])?;
@@ -70,7 +70,7 @@ pub fn check_sources(
         findings.differences.push(format!("the program behaves differently: {outcome:?} instead of {expected:?}"));
     }
     let (probed_outcome, probed, blocks) = counts::count_blocks(&subject, tools, &run)?;
-    let (log_outcome, replay) = log::replay(&subject, tools, &run)?;
+    let (log_outcome, replay) = log::replay_log(&subject, tools, &run)?;
     if probed_outcome != expected || log_outcome != expected {
         findings.differences.push(format!(
             "the program behaves differently with the oracles' probes: {probed_outcome:?} and {log_outcome:?} instead of {expected:?}"
@@ -100,7 +100,7 @@ pub fn write_request(settings: &str, store: &Path) -> Result<PathBuf, OracleErro
 pub(crate) struct CheckBuild<'a> {
     pub language: RandomLanguage,
     pub variant: &'a CheckVariant,
-    pub tools: &'a Toolkit,
+    pub tools: &'a OracleTools,
     pub folder: &'a Path,
 }
 
@@ -149,7 +149,7 @@ impl CheckBuild<'_> {
     }
 
     /// Returns the link command that rebuilds an instrumented program from its units.
-    pub fn link_of_units(&self, program: &Path) -> Result<LinkCommand, OracleError> {
+    pub fn link_command_of_units(&self, program: &Path) -> Result<LinkCommand, OracleError> {
         let image = InstrumentedImage::read(&fs::read(program).map_err(OracleError::file(program))?)?;
         let mut arguments: Vec<LinkArgument> = image.units.iter().map(|u| LinkArgument::Unit(u.unit)).collect();
         arguments.push(LinkArgument::Plain("-pthread".into()));
@@ -160,9 +160,9 @@ impl CheckBuild<'_> {
 
 impl CheckVariant {
     /// Returns one variant for each level of optimisation. The seed decides which parameters each level is combined with.
-    pub fn for_seed(seed: u64) -> Vec<CheckVariant> {
-        const LEVELS: [&str; 5] = ["-O0", "-O1", "-O2", "-O3", "-Os"];
-        const PARAMETERS: [&str; 12] = [
+    pub fn variants_for_seed(seed: u64) -> Vec<CheckVariant> {
+        const OPTIMISATION_LEVELS: [&str; 5] = ["-O0", "-O1", "-O2", "-O3", "-Os"];
+        const CHECKED_SETTINGS: [&str; 12] = [
             "",
             "table-slots=512 array-paths=8",
             "threads=atomic table-slots=700 array-paths=2",
@@ -178,9 +178,9 @@ impl CheckVariant {
         ];
         let variant = |(i, level): (usize, &&str)| CheckVariant {
             options: vec![(*level).into()],
-            parameters: PARAMETERS[(seed as usize + i) % PARAMETERS.len()].into(),
+            parameters: CHECKED_SETTINGS[(seed as usize + i) % CHECKED_SETTINGS.len()].into(),
             helper: None,
         };
-        LEVELS.iter().enumerate().map(variant).collect()
+        OPTIMISATION_LEVELS.iter().enumerate().map(variant).collect()
     }
 }

@@ -6,8 +6,8 @@
 
 use crate::error::OracleError;
 use crate::probes::{FunctionProbes, ProbePurpose};
-use crate::subject::{ProbedProgram, Subject, SubjectOutcome, SubjectRun};
-use crate::tools::Toolkit;
+use crate::subject::{OracleSubject, ProbedProgram, SubjectOutcome, SubjectRun};
+use crate::tools::OracleTools;
 use crate::verdict::CountVerdict;
 use std::collections::HashMap;
 use std::fs;
@@ -20,8 +20,8 @@ pub type UnitCounts = HashMap<u64, u64>;
 
 /// Builds the program with block counters only and runs it. The returned counts are indexed by probe number.
 pub fn count_blocks(
-    subject: &Subject,
-    tools: &Toolkit,
+    subject: &OracleSubject,
+    tools: &OracleTools,
     run: &SubjectRun,
 ) -> Result<(SubjectOutcome, ProbedProgram, Vec<u64>), OracleError> {
     let probed = subject.with_probes(tools, ProbePurpose::Counts, 0, false)?;
@@ -36,16 +36,20 @@ pub fn count_blocks(
 ///
 /// # Errors
 /// A tool fails, the program cannot be run, or a map is corrupt.
-pub fn verify_in_one_run(subject: &Subject, tools: &Toolkit, run: &SubjectRun) -> Result<(SubjectOutcome, CountVerdict), OracleError> {
+pub fn verify_in_one_run(
+    subject: &OracleSubject,
+    tools: &OracleTools,
+    run: &SubjectRun,
+) -> Result<(SubjectOutcome, CountVerdict), OracleError> {
     let probed = subject.with_probes(tools, ProbePurpose::Counts, 0, true)?;
     let file = prepare_counts_file(subject)?;
-    let both = subject.reread(&probed.program)?;
+    let both = subject.reread_program(&probed.program)?;
     let (outcome, paths) = both.count_paths(run, &[("ORACLE_FILE", &file)])?;
     let verdict = check(&both, &paths, &probed, &read_counts(&file)?)?;
     Ok((outcome, verdict))
 }
 
-fn prepare_counts_file(subject: &Subject) -> Result<PathBuf, OracleError> {
+fn prepare_counts_file(subject: &OracleSubject) -> Result<PathBuf, OracleError> {
     let file = subject.folder.join("block-counts");
     if file.exists() {
         fs::remove_file(&file).map_err(OracleError::file(&file))?;
@@ -62,7 +66,7 @@ fn read_counts(file: &Path) -> Result<Vec<u64>, OracleError> {
 ///
 /// # Errors
 /// A map is corrupt.
-pub fn check(subject: &Subject, paths: &[UnitCounts], probed: &ProbedProgram, counts: &[u64]) -> Result<CountVerdict, OracleError> {
+pub fn check(subject: &OracleSubject, paths: &[UnitCounts], probed: &ProbedProgram, counts: &[u64]) -> Result<CountVerdict, OracleError> {
     let mut verdict = CountVerdict::default();
     for ((unit, counted), functions) in subject.units.iter().zip(paths).zip(&probed.functions) {
         for (function, probes) in unit.map.functions.iter().zip(functions) {
@@ -106,7 +110,7 @@ fn verify_function(function: &FunctionMap, paths: &FunctionPaths, probes: &Funct
     }
     verdict.functions += 1;
     verdict.executed += usize::from(expected.iter().any(|c| *c > 0));
-    if !paths.all_finished() {
+    if !paths.are_all_paths_finished() {
         let paths: i64 = paths.unfinished.iter().map(|u| u.count).chain(paths.lost.iter().map(|l| l.count)).sum();
         verdict.unfinished.push(format!("{}: {paths}", function.name));
     }

@@ -10,12 +10,12 @@ use trodden_selective::InterestingSet;
 use trodden_selective::{Budget, Classification, NumberOptions, SpanSearchEnd, number, preferential};
 use trodden_unit::MapError;
 
-/// Number of additional edge orders that preferential numbering tries for [`Compactness::restarted`].
+/// Number of additional edge orders that preferential numbering tries for [`NumberingCompactness::restarted`].
 const RESTART_COUNT: u32 = 16;
 
 /// Spans of the numbers of a function's executed paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Compactness {
+pub struct NumberingCompactness {
     /// The function's name.
     pub function: String,
     /// Number of complete paths that were executed.
@@ -47,7 +47,7 @@ pub struct DeltaLimits {
 ///
 /// # Errors
 /// A map is corrupt.
-pub fn measure(profile: &Profile, limits: DeltaLimits) -> Result<Vec<Compactness>, MapError> {
+pub fn measure(profile: &Profile, limits: DeltaLimits) -> Result<Vec<NumberingCompactness>, MapError> {
     let started = Instant::now();
     let mut all = Vec::new();
     for (_, unit, function) in profile.functions() {
@@ -63,7 +63,7 @@ pub fn measure(profile: &Profile, limits: DeltaLimits) -> Result<Vec<Compactness
         let (is_late, is_minimal) = (started.elapsed() >= limits.profile, published == Some(ids.len() as u64));
         let restarted = if is_late || is_minimal { published } else { span(RESTART_COUNT) };
         let paths = ids.len() as u64;
-        let mut row = Compactness {
+        let mut row = NumberingCompactness {
             function: function.name.clone(),
             paths,
             ball_larus: u128::from(largest - smallest) + 1,

@@ -25,6 +25,6 @@ pub mod untested;
 pub mod verdict;
 
 pub use error::OracleError;
-pub use subject::{LinkArgument, LinkCommand, Subject, SubjectOutcome, SubjectRun, SubjectUnit};
-pub use tools::Toolkit;
+pub use subject::{LinkArgument, LinkCommand, OracleSubject, SubjectOutcome, SubjectRun, SubjectUnit};
+pub use tools::OracleTools;
 pub use verdict::{CountDifference, CountVerdict};

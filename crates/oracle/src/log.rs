@@ -7,8 +7,8 @@
 use crate::counts::{UnitCounts, counts_of, decode};
 use crate::error::OracleError;
 use crate::probes::ProbePurpose;
-use crate::subject::{ProbedProgram, Subject, SubjectOutcome, SubjectRun};
-use crate::tools::Toolkit;
+use crate::subject::{OracleSubject, ProbedProgram, SubjectOutcome, SubjectRun};
+use crate::tools::OracleTools;
 use crate::verdict::{CountDifference, CountVerdict};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -40,7 +40,7 @@ enum LogStep {
 ///
 /// # Errors
 /// A tool fails, the program cannot be run, or the log is full or corrupt.
-pub fn replay(subject: &Subject, tools: &Toolkit, run: &SubjectRun) -> Result<(SubjectOutcome, LogReplay), OracleError> {
+pub fn replay_log(subject: &OracleSubject, tools: &OracleTools, run: &SubjectRun) -> Result<(SubjectOutcome, LogReplay), OracleError> {
     let probed = subject.with_probes(tools, ProbePurpose::Log, MAX_LOG_BYTES, false)?;
     let file = subject.folder.join("log-of-steps");
     if file.exists() {
@@ -123,21 +123,22 @@ struct Activation {
 }
 
 impl LogReplay {
-    fn new(subject: &Subject, probed: &ProbedProgram, records: &[u64]) -> Result<LogReplay, OracleError> {
+    fn new(subject: &OracleSubject, probed: &ProbedProgram, records: &[u64]) -> Result<LogReplay, OracleError> {
         let mut walks: Vec<Vec<LogWalk>> = Vec::new();
         let mut owner = Vec::new();
         for (u, (unit, functions)) in subject.units.iter().zip(&probed.functions).enumerate() {
             walks.push(unit.map.functions.iter().map(LogWalk::new).collect());
             owner.extend(functions.iter().enumerate().map(|(f, probes)| (probes.first, u, f)));
         }
-        let mut observed: Vec<Vec<ObservedCounts>> = walks.iter().map(|unit| unit.iter().map(LogWalk::zero_counts).collect()).collect();
+        let mut observed: Vec<Vec<ObservedCounts>> =
+            walks.iter().map(|unit| unit.iter().map(LogWalk::create_zero_counts).collect()).collect();
         let mut running: BTreeMap<u32, Activation> = BTreeMap::new();
         for &record in records {
             let (token, step, number) = parse_record(record)?;
             let at = owner
                 .partition_point(|o| o.0 <= number)
                 .checked_sub(1)
-                .ok_or_else(|| corrupt("a record does not belong to any function"))?;
+                .ok_or_else(|| corrupt_log_error("a record does not belong to any function"))?;
             let (first, unit, function) = owner[at];
             let (walk, observed) = (&walks[unit][function], &mut observed[unit][function]);
             let node = number - first;
@@ -146,9 +147,9 @@ impl LogReplay {
                 let new = Activation { unit, function, sum: 0, path, starts_after_cut: false, is_between_paths, in_tail_call: false };
                 running.insert(token, new);
             }
-            let activation = running.get_mut(&token).ok_or_else(|| corrupt("a step follows the end of its activation"))?;
+            let activation = running.get_mut(&token).ok_or_else(|| corrupt_log_error("a step follows the end of its activation"))?;
             if (activation.unit, activation.function) != (unit, function) {
-                return Err(corrupt("a step belongs to an activation of a different function"));
+                return Err(corrupt_log_error("a step belongs to an activation of a different function"));
             }
             if walk.process_step(activation, step, node, observed) {
                 running.remove(&token);
@@ -165,7 +166,7 @@ impl LogReplay {
     ///
     /// # Errors
     /// A map is corrupt.
-    pub fn check(&self, subject: &Subject, counts: &[UnitCounts]) -> Result<CountVerdict, OracleError> {
+    pub fn check(&self, subject: &OracleSubject, counts: &[UnitCounts]) -> Result<CountVerdict, OracleError> {
         let mut verdict = CountVerdict::default();
         for ((unit, counted), observed) in subject.units.iter().zip(counts).zip(&self.units) {
             for (function, observed) in unit.map.functions.iter().zip(observed) {
@@ -179,7 +180,7 @@ impl LogReplay {
     }
 }
 
-fn corrupt(what: &str) -> OracleError {
+fn corrupt_log_error(what: &str) -> OracleError {
     OracleError::Unusable { path: "log of steps".into(), what: what.into() }
 }
 
@@ -190,7 +191,7 @@ fn parse_record(record: u64) -> Result<(u32, LogStep, u32), OracleError> {
         2 => LogStep::End,
         3 => LogStep::ReturnsTwice,
         4 => LogStep::TailReturn,
-        _ => return Err(corrupt("a record has an unknown kind")),
+        _ => return Err(corrupt_log_error("a record has an unknown kind")),
     };
     Ok(((record >> 32) as u32, step, (record & 0x1fff_ffff) as u32))
 }
@@ -217,7 +218,7 @@ impl<'a> LogWalk<'a> {
         LogWalk { map, out, real, leave, enter, reach }
     }
 
-    fn zero_counts(&self) -> ObservedCounts {
+    fn create_zero_counts(&self) -> ObservedCounts {
         ObservedCounts { blocks: vec![0; self.map.blocks.len()], edges: vec![0; self.map.graph.edge_count()], ..ObservedCounts::default() }
     }
 
@@ -382,7 +383,7 @@ fn verify_paths(function: &FunctionMap, observed: &ObservedCounts, paths: &Funct
     for (at, (trodden, oracle)) in paths.edges.iter().zip(&observed.edges).enumerate() {
         verdict.compare(name, || format!("edge {at}"), *trodden, *oracle);
     }
-    if !paths.all_finished() {
+    if !paths.are_all_paths_finished() {
         verdict.unfinished.push(name.clone());
     }
     let mut shapes: HashMap<PathShape, u64> = HashMap::new();

@@ -13,7 +13,7 @@ use std::time::Duration;
 use trodden_oracle::check::{CheckVariant, check, check_sources};
 use trodden_oracle::delta::DeltaLimits;
 use trodden_oracle::interesting::compare;
-use trodden_oracle::{OracleError, Toolkit, delta, random, step, untested};
+use trodden_oracle::{OracleError, OracleTools, delta, random, step, untested};
 use trodden_profile::Profile;
 
 /// Check path profiles against independent oracles.
@@ -132,7 +132,7 @@ fn run(task: OracleTask) -> Result<ExitCode, OracleError> {
             measure_numberings(&profile, DeltaLimits { function: Duration::from_millis(limit_ms), profile: Duration::from_secs(total_s) })
         }
         OracleTask::Branches { output, window, interval, command } => write_branches(&output, window, interval, &command),
-        OracleTask::Check { store, report, log, command } => trial::check(&trial::Trial { store, report, log, command }),
+        OracleTask::Check { store, report, log, command } => trial::check(&trial::ProgramTrial { store, report, log, command }),
         OracleTask::File { sources, options } => check_files(&sources, &options),
         OracleTask::Random { seeds, first, keep } => check_random_programs(first..first + seeds, keep),
     }
@@ -205,11 +205,11 @@ fn write_branches(output: &Path, window: Option<usize>, interval: u64, command: 
 
 fn check_files(sources: &[PathBuf], options: &[String]) -> Result<ExitCode, OracleError> {
     let folder = tempfile::tempdir().map_err(OracleError::file(&std::env::temp_dir()))?;
-    let tools = Toolkit::prepare(folder.path())?;
+    let tools = OracleTools::prepare(folder.path())?;
     let is_c = sources.iter().all(|s| s.extension().is_some_and(|e| e == "c"));
     let language = if is_c { random::RandomLanguage::C } else { random::RandomLanguage::Cxx };
     let mut differences = 0;
-    for (number, mut variant) in (0..6).flat_map(CheckVariant::for_seed).enumerate() {
+    for (number, mut variant) in (0..6).flat_map(CheckVariant::variants_for_seed).enumerate() {
         variant.options.extend_from_slice(options);
         let place = folder.path().join(number.to_string());
         std::fs::create_dir(&place).map_err(OracleError::file(&place))?;
@@ -223,11 +223,11 @@ fn check_files(sources: &[PathBuf], options: &[String]) -> Result<ExitCode, Orac
 
 fn check_random_programs(seeds: std::ops::Range<u64>, keep: Option<PathBuf>) -> Result<ExitCode, OracleError> {
     let folder = tempfile::tempdir().map_err(OracleError::file(&std::env::temp_dir()))?;
-    let tools = Toolkit::prepare(folder.path())?;
+    let tools = OracleTools::prepare(folder.path())?;
     let (mut checked, mut functions, mut unfinished, mut by_pgo, mut wrong) = (0, 0, 0, 0, 0);
     for seed in seeds {
         let program = random::program(seed);
-        for variant in CheckVariant::for_seed(seed) {
+        for variant in CheckVariant::variants_for_seed(seed) {
             let place = match &keep {
                 Some(keep) => keep.join(format!("{seed}{}", variant.options[0])),
                 None => folder.path().join(format!("{seed}{}", variant.options[0])),

@@ -9,9 +9,9 @@
 use crate::counts::{UnitCounts, counts_of, decode};
 use crate::error::OracleError;
 use crate::probes::strip_memory_attribute;
-use crate::subject::{Subject, SubjectOutcome, SubjectRun, SubjectUnit};
+use crate::subject::{OracleSubject, SubjectOutcome, SubjectRun, SubjectUnit};
 use crate::text::TextModule;
-use crate::tools::{Toolkit, run};
+use crate::tools::{OracleTools, run};
 use crate::verdict::CountVerdict;
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -24,13 +24,13 @@ const EDGE_PROFILE_OPTIONS: [&str; 3] = ["-disable-vp", "-pgo-instr-select=false
 
 /// LLVM's counts for a function: of blocks by label, and of edges by pair of labels.
 #[derive(Debug, Default)]
-struct CountDump {
+struct LlvmCountDump {
     blocks: HashMap<String, u64>,
     edges: HashMap<(String, String), u64>,
 }
 
-struct UnitDump {
-    dumps: HashMap<String, CountDump>,
+struct UnitProfileDump {
+    dumps: HashMap<String, LlvmCountDump>,
     /// Functions that have a profile.
     profiled: HashSet<String>,
     /// Functions whose profile LLVM rejects as a mismatch.
@@ -42,12 +42,12 @@ struct UnitDump {
 /// Builds the program with LLVM's counters and trodden's probes, runs it once, and compares the counts of every function.
 /// `left_by_tail_call` lists functions with a tail call that did not return (see [`crate::probes`]), for which LLVM's counts are wrong.
 pub fn check(
-    subject: &Subject,
-    tools: &Toolkit,
+    subject: &OracleSubject,
+    tools: &OracleTools,
     run: &SubjectRun,
     left_by_tail_call: &[String],
 ) -> Result<(SubjectOutcome, CountVerdict), OracleError> {
-    let both = subject.reread(&build_program(subject, tools)?)?;
+    let both = subject.reread_program(&build_program(subject, tools)?)?;
     let raw = subject.folder.join("pgo.profraw");
     let (outcome, paths) = both.count_paths(run, &[("LLVM_PROFILE_FILE", &raw)])?;
     if fs::metadata(&raw).map_or(0, |m| m.len()) == 0 {
@@ -61,7 +61,7 @@ pub fn check(
     let profiled = profiled_functions(tools, &profile)?;
     let read = subject.units.iter().map(|unit| dump_unit(subject, unit, tools, &profile, &profiled)).collect::<Result<Vec<_>, _>>()?;
     let mut verdict = CountVerdict::default();
-    let kept = linked_copies(&both, &paths);
+    let kept = count_linked_copies(&both, &paths);
     for (at, (unit, counted)) in both.units.iter().zip(&paths).enumerate() {
         for function in &unit.map.functions {
             if !function.local && kept.get(function.name.as_str()) != Some(&at) {
@@ -76,7 +76,7 @@ pub fn check(
 }
 
 /// Finds, for each non-local function, the unit whose copy the linker chose: the unit with counts, or else the first unit.
-fn linked_copies<'a>(subject: &'a Subject, paths: &[UnitCounts]) -> HashMap<&'a str, usize> {
+fn count_linked_copies<'a>(subject: &'a OracleSubject, paths: &[UnitCounts]) -> HashMap<&'a str, usize> {
     let mut kept = HashMap::new();
     for (at, (unit, counted)) in subject.units.iter().zip(paths).enumerate() {
         for function in unit.map.functions.iter().filter(|f| !f.local) {
@@ -90,7 +90,7 @@ fn linked_copies<'a>(subject: &'a Subject, paths: &[UnitCounts]) -> HashMap<&'a 
     kept
 }
 
-fn build_program(subject: &Subject, tools: &Toolkit) -> Result<PathBuf, OracleError> {
+fn build_program(subject: &OracleSubject, tools: &OracleTools) -> Result<PathBuf, OracleError> {
     let mut objects = HashMap::new();
     for unit in &subject.units {
         let (named, counting, object) =
@@ -126,24 +126,24 @@ __attribute__((destructor(101))) static void write_at_the_end(void) {
 }
 ";
 
-fn build_profile_writer(subject: &Subject, tools: &Toolkit) -> Result<PathBuf, OracleError> {
+fn build_profile_writer(subject: &OracleSubject, tools: &OracleTools) -> Result<PathBuf, OracleError> {
     let (source, object) = (subject.folder.join("writer.c"), subject.folder.join("writer.o"));
     fs::write(&source, PROFILE_WRITER_SOURCE).map_err(OracleError::file(&source))?;
     run(tools.command("clang").args(["-O2", "-fPIC", "-c"]).arg(&source).arg("-o").arg(&object))?;
     Ok(object)
 }
 
-fn merge_profile(subject: &Subject, tools: &Toolkit, raw: &Path) -> Result<PathBuf, OracleError> {
+fn merge_profile(subject: &OracleSubject, tools: &OracleTools, raw: &Path) -> Result<PathBuf, OracleError> {
     let merged = subject.folder.join("pgo.profdata");
     run(tools.command("llvm-profdata").arg("merge").arg(raw).arg("-o").arg(&merged))?;
     Ok(merged)
 }
 
-fn counting_module_path(subject: &Subject, unit: &SubjectUnit) -> PathBuf {
+fn counting_module_path(subject: &OracleSubject, unit: &SubjectUnit) -> PathBuf {
     subject.derived_file(unit, "pgo", "ll")
 }
 
-fn named_module_path(subject: &Subject, unit: &SubjectUnit) -> PathBuf {
+fn named_module_path(subject: &OracleSubject, unit: &SubjectUnit) -> PathBuf {
     subject.derived_file(unit, "named", "ll")
 }
 
@@ -161,7 +161,7 @@ fn prepare_module(text: &str, unit: &SubjectUnit) -> String {
     out
 }
 
-fn profiled_functions(tools: &Toolkit, profile: &Path) -> Result<HashSet<String>, OracleError> {
+fn profiled_functions(tools: &OracleTools, profile: &Path) -> Result<HashSet<String>, OracleError> {
     let shown = run(tools.command("llvm-profdata").args(["show", "--all-functions"]).arg(profile))?;
     let text = String::from_utf8_lossy(&shown.stdout).into_owned();
     let name = |line: &str| line.strip_prefix("  ").and_then(|l| l.strip_suffix(':')).filter(|l| !l.starts_with(' ')).map(str::to_owned);
@@ -169,12 +169,12 @@ fn profiled_functions(tools: &Toolkit, profile: &Path) -> Result<HashSet<String>
 }
 
 fn dump_unit(
-    subject: &Subject,
+    subject: &OracleSubject,
     unit: &SubjectUnit,
-    tools: &Toolkit,
+    tools: &OracleTools,
     profile: &Path,
     profiled: &HashSet<String>,
-) -> Result<UnitDump, OracleError> {
+) -> Result<UnitProfileDump, OracleError> {
     let named = named_module_path(subject, unit);
     let mut opt = tools.command("opt");
     opt.args(EDGE_PROFILE_OPTIONS).args(["-passes=pgo-instr-use", "-pgo-view-raw-counts=text", "-disable-output"]);
@@ -191,11 +191,11 @@ fn dump_unit(
     let profiled = profiled.iter().map(|n| n.strip_prefix(&format!("{};", unit.identity)).unwrap_or(n).to_owned()).collect();
     let mismatches = messages.lines().filter(|l| l.contains("warning") && l.contains("mismatch"));
     let rejected = mismatches.flat_map(|l| l.split(' ').map(str::to_owned)).collect();
-    Ok(UnitDump { dumps: parse_dumps(&messages), profiled, rejected, labels: labels.collect() })
+    Ok(UnitProfileDump { dumps: parse_dumps(&messages), profiled, rejected, labels: labels.collect() })
 }
 
 /// Parses the dumps of all functions in the output of `opt`.
-fn parse_dumps(messages: &str) -> HashMap<String, CountDump> {
+fn parse_dumps(messages: &str) -> HashMap<String, LlvmCountDump> {
     let mut all = HashMap::new();
     for part in messages.split("pgo-view-raw-counts: ").skip(1) {
         let (name, rest) = part.split_once('\n').unwrap_or((part, ""));
@@ -204,7 +204,7 @@ fn parse_dumps(messages: &str) -> HashMap<String, CountDump> {
     all
 }
 
-fn parse_dump(text: &str) -> CountDump {
+fn parse_dump(text: &str) -> LlvmCountDump {
     let mut names = HashMap::new();
     let mut blocks = HashMap::new();
     let mut edges: Vec<(u32, u32, u64)> = Vec::new();
@@ -229,7 +229,7 @@ fn parse_count(text: &str) -> Option<u64> {
     text.split_once("Count=")?.1.trim().parse().ok()
 }
 
-fn assemble_dump(names: &HashMap<u32, String>, blocks: &HashMap<u32, u64>, edges: &[(u32, u32, u64)]) -> CountDump {
+fn assemble_dump(names: &HashMap<u32, String>, blocks: &HashMap<u32, u64>, edges: &[(u32, u32, u64)]) -> LlvmCountDump {
     let blocks = blocks.iter().filter_map(|(i, count)| Some((names.get(i)?.clone(), *count))).collect();
     let mut sums = HashMap::new();
     for (from, to, count) in edges {
@@ -237,28 +237,28 @@ fn assemble_dump(names: &HashMap<u32, String>, blocks: &HashMap<u32, u64>, edges
             *sums.entry((from.clone(), to.clone())).or_default() += count;
         }
     }
-    CountDump { blocks, edges: sums }
+    LlvmCountDump { blocks, edges: sums }
 }
 
 fn verify_function(
     unit: &SubjectUnit,
     function: &FunctionMap,
     paths: &FunctionPaths,
-    read: &UnitDump,
+    read: &UnitProfileDump,
     left_by_tail_call: bool,
     verdict: &mut CountVerdict,
 ) {
     let executed = paths.blocks.iter().any(|c| *c > 0);
-    if let Some(reason) = reason_not_compared(function, paths, read, left_by_tail_call) {
+    if let Some(reason) = explain_why_not_compared(function, paths, read, left_by_tail_call) {
         if executed {
-            let list = if paths.all_finished() { &mut verdict.not_checked } else { &mut verdict.unfinished };
+            let list = if paths.are_all_paths_finished() { &mut verdict.not_checked } else { &mut verdict.unfinished };
             list.push(format!("{} ({}): {reason}", function.name, unit.map.source));
         }
         return;
     }
     verdict.functions += 1;
     verdict.executed += usize::from(executed);
-    let nothing = CountDump::default();
+    let nothing = LlvmCountDump::default();
     let dump = read.dumps.get(&function.name).unwrap_or(&nothing);
     let labels = &read.labels[&function.name];
     let name = |node: u32| &labels[node as usize];
@@ -275,8 +275,13 @@ fn verify_function(
 }
 
 /// Returns why LLVM's counts of a function cannot be compared; `None` if they can.
-fn reason_not_compared(function: &FunctionMap, paths: &FunctionPaths, read: &UnitDump, left_by_tail_call: bool) -> Option<String> {
-    if !paths.all_finished() {
+fn explain_why_not_compared(
+    function: &FunctionMap,
+    paths: &FunctionPaths,
+    read: &UnitProfileDump,
+    left_by_tail_call: bool,
+) -> Option<String> {
+    if !paths.are_all_paths_finished() {
         let count: i64 = paths.unfinished.iter().map(|u| u.count).chain(paths.lost.iter().map(|l| l.count)).sum();
         return Some(format!("{count} unfinished path{}", if count == 1 { "" } else { "s" }));
     }

@@ -74,7 +74,7 @@ pub fn insert_probes(
 ) -> Result<(String, Vec<FunctionProbes>), OracleError> {
     let module = TextModule::read(text);
     let place: HashMap<&str, usize> = module.functions.iter().enumerate().map(|(i, f)| (f.name.as_str(), i)).collect();
-    let mut probes = Insertions::default();
+    let mut probes = ProbeInsertions::default();
     let mut probed = Vec::new();
     for function in &map.functions {
         let mismatch = |what: String| OracleError::Text { function: function.name.clone(), what };
@@ -88,14 +88,14 @@ pub fn insert_probes(
 }
 
 #[derive(Default)]
-struct Insertions {
+struct ProbeInsertions {
     before: HashMap<usize, String>,
     after: HashMap<usize, String>,
     /// Number of IR values that were named so far.
     values: usize,
 }
 
-impl Insertions {
+impl ProbeInsertions {
     fn into_text(self, module: &TextModule, purpose: ProbePurpose) -> String {
         let mut out = String::new();
         for (at, line) in module.lines.iter().enumerate() {
@@ -139,7 +139,7 @@ struct FunctionProber<'a, 'b> {
     map: &'a FunctionMap,
     purpose: ProbePurpose,
     first: u32,
-    probes: &'b mut Insertions,
+    probes: &'b mut ProbeInsertions,
     numbers: &'b mut NodeNumbers,
     tails: Vec<TailReturn>,
 }

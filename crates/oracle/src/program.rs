@@ -3,7 +3,7 @@
 //! The link's inputs also come from the cache, so the build folder need not exist any more.
 
 use crate::error::OracleError;
-use crate::subject::{LinkArgument, LinkCommand, Subject};
+use crate::subject::{LinkArgument, LinkCommand, OracleSubject};
 use object::read::archive::ArchiveFile;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -17,14 +17,14 @@ use trodden_unit::{Identity, InstrumentedImage};
 ///
 /// # Errors
 /// The program is not instrumented, or the cache does not contain its link recipe.
-pub fn read(program: &Path, store: &Path, folder: &Path) -> Result<Subject, OracleError> {
+pub fn read(program: &Path, store: &Path, folder: &Path) -> Result<OracleSubject, OracleError> {
     let image = InstrumentedImage::read(&fs::read(program).map_err(OracleError::file(program))?)?;
     let build = image.build_id.as_deref().unwrap_or("none");
     let path = store.join("links").join(image.identity.to_string()).join(format!("{build}.json"));
     let text = fs::read(&path).map_err(OracleError::file(&path))?;
     let recipe: Value = serde_json::from_slice(&text).map_err(|e| OracleError::Unusable { path: path.clone(), what: e.to_string() })?;
     let link = RecipeReader { value: &recipe, store, folder }.read_link()?;
-    Subject::read(program, link, folder)
+    OracleSubject::read(program, link, folder)
 }
 
 struct RecipeReader<'a> {

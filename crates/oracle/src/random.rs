@@ -61,7 +61,7 @@ pub fn program(seed: u64) -> RandomProgram {
     let language = if dice.chance(40) { RandomLanguage::Cxx } else { RandomLanguage::C };
     let threads = dice.chance(25);
     let functions = 3 + dice.below(6) as usize;
-    let entrances = RandomNumbers::new(seed ^ ENTRANCES_SEED_MASK);
+    let entrances = RandomNumbers::new(seed ^ SECOND_ENTRANCES_SEED_MASK);
     let mut writer = ProgramWriter {
         dice,
         entrances,
@@ -83,7 +83,7 @@ pub fn program(seed: u64) -> RandomProgram {
 }
 
 /// XORed into the seed, so that [`ProgramWriter::entrances`] and [`ProgramWriter::dice`] have different seeds.
-const ENTRANCES_SEED_MASK: u64 = 0x5eed_0001;
+const SECOND_ENTRANCES_SEED_MASK: u64 = 0x5eed_0001;
 
 mod statements;
 
@@ -103,7 +103,7 @@ struct ProgramWriter {
     text: String,
 }
 
-const PRELUDE: &str = "\
+const C_PRELUDE: &str = "\
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -147,7 +147,7 @@ impl ProgramWriter {
         // scheduling.
         let leave = if self.threads { -1_000_000 } else { [-1_000_000, 60, fuel][self.dice.below(3) as usize] };
         self.push_line(&format!("#define FUEL {fuel}\n#define LEAVE_BELOW {leave}"));
-        self.push_line(PRELUDE);
+        self.push_line(C_PRELUDE);
         if self.language == RandomLanguage::Cxx {
             self.push_line(CXX_PRELUDE);
         }

@@ -53,7 +53,7 @@ pub fn record(
     let options = Options::PTRACE_O_TRACEEXEC | Options::PTRACE_O_TRACECLONE | Options::PTRACE_O_EXITKILL;
     ptrace::seize(pid, options).map_err(failed("trace"))?;
     nix::sys::signal::kill(pid, Signal::SIGCONT).map_err(failed("continue"))?;
-    let status = Stepper::new(pid, trace).run().map_err(|error| match error {
+    let status = BranchStepper::new(pid, trace).run().map_err(|error| match error {
         StepError::Trace(source) => failed("single-step")(source),
         StepError::Write(source) => OracleError::File { path: "trace of branches".into(), source },
     })?;
@@ -152,7 +152,7 @@ struct ThreadSteps {
     next: Option<u64>,
 }
 
-struct Stepper<'a> {
+struct BranchStepper<'a> {
     pid: Pid,
     trace: &'a mut dyn Write,
     memory: Option<File>,
@@ -161,10 +161,10 @@ struct Stepper<'a> {
     mapped: HashSet<ProcessMapping>,
 }
 
-impl<'a> Stepper<'a> {
-    fn new(pid: Pid, trace: &'a mut dyn Write) -> Stepper<'a> {
+impl<'a> BranchStepper<'a> {
+    fn new(pid: Pid, trace: &'a mut dyn Write) -> BranchStepper<'a> {
         let (kinds, threads, mapped) = (HashMap::new(), HashMap::from([(pid, ThreadSteps::default())]), HashSet::new());
-        Stepper { pid, trace, memory: None, kinds, threads, mapped }
+        BranchStepper { pid, trace, memory: None, kinds, threads, mapped }
     }
 
     fn run(&mut self) -> Result<ExitStatus, StepError> {
@@ -215,7 +215,7 @@ impl<'a> Stepper<'a> {
     fn resume(&self, pid: Pid, signal: Option<Signal>) -> Result<(), StepError> {
         match self.memory {
             Some(_) => single_step(pid, signal),
-            None => ignore_ended(ptrace::cont(pid, signal)),
+            None => ignore_ended_thread(ptrace::cont(pid, signal)),
         }
     }
 
@@ -302,11 +302,11 @@ impl<'a> Stepper<'a> {
 }
 
 fn single_step(pid: Pid, signal: Option<Signal>) -> Result<(), StepError> {
-    ignore_ended(ptrace::step(pid, signal))
+    ignore_ended_thread(ptrace::step(pid, signal))
 }
 
 /// Ignores the error that a thread does not exist, since a different thread can end the program at any time.
-fn ignore_ended(result: nix::Result<()>) -> Result<(), StepError> {
+fn ignore_ended_thread(result: nix::Result<()>) -> Result<(), StepError> {
     match result {
         Err(nix::Error::ESRCH) => Ok(()),
         result => Ok(result?),

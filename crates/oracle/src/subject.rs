@@ -2,7 +2,7 @@
 
 use crate::error::OracleError;
 use crate::probes::{FunctionProbes, NodeNumbers, ProbePurpose, insert_probes};
-use crate::tools::{RECORDER, Toolkit, run};
+use crate::tools::{OracleTools, RECORDER_SOURCE, run};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
@@ -14,7 +14,7 @@ use trodden_unit::{Identity, InstrumentedImage, UnitCache, UnitMap};
 
 /// The program under test.
 #[derive(Debug)]
-pub struct Subject {
+pub struct OracleSubject {
     /// The instrumented program.
     pub program: PathBuf,
     /// The program's units, in link order.
@@ -97,12 +97,12 @@ pub struct ProbedProgram {
     pub slots: u32,
 }
 
-impl Subject {
+impl OracleSubject {
     /// Reads the units of an instrumented program.
     ///
     /// # Errors
     /// The program is not instrumented, or its bitcode was not kept.
-    pub fn read(program: &Path, link: LinkCommand, folder: &Path) -> Result<Subject, OracleError> {
+    pub fn read(program: &Path, link: LinkCommand, folder: &Path) -> Result<OracleSubject, OracleError> {
         let image = InstrumentedImage::read(&fs::read(program).map_err(OracleError::file(program))?)?;
         let frames: HashMap<Identity, _> = image.frames.iter().map(|f| (f.unit, f)).collect();
         let mut units = Vec::new();
@@ -116,13 +116,13 @@ impl Subject {
             units.push(SubjectUnit { identity: placed.unit, map: frame.map()?, bitcode });
         }
         let inputs = UnitCache::new(folder.join("store")).inputs();
-        Ok(Subject { program: program.to_owned(), units, link, folder: folder.to_owned(), inputs })
+        Ok(OracleSubject { program: program.to_owned(), units, link, folder: folder.to_owned(), inputs })
     }
 
     /// Returns the program under test with a unit store as the source of its build inputs.
     #[must_use]
-    pub fn with_inputs_of(self, store: &UnitCache) -> Subject {
-        Subject { inputs: store.inputs(), ..self }
+    pub fn with_inputs_of(self, store: &UnitCache) -> OracleSubject {
+        OracleSubject { inputs: store.inputs(), ..self }
     }
 
     /// Builds the program with the oracle's probes. If `combined`, trodden's probes are in the same program, so that both count in one run.
@@ -131,7 +131,7 @@ impl Subject {
     /// A tool fails, or a unit's text does not match its map.
     pub fn with_probes(
         &self,
-        tools: &Toolkit,
+        tools: &OracleTools,
         purpose: ProbePurpose,
         log_bytes: u64,
         combined: bool,
@@ -161,7 +161,14 @@ impl Subject {
     ///
     /// # Errors
     /// clang fails, or an input of the build cannot be read.
-    pub fn compile_unit(&self, tools: &Toolkit, unit: &SubjectUnit, module: &Path, object: &Path, probes: bool) -> Result<(), OracleError> {
+    pub fn compile_unit(
+        &self,
+        tools: &OracleTools,
+        unit: &SubjectUnit,
+        module: &Path,
+        object: &Path,
+        probes: bool,
+    ) -> Result<(), OracleError> {
         let store = self.folder.join("store");
         let request = match probes {
             true => Some(self.write_request(unit, &UnitCache::new(&store).inputs())?),
@@ -182,9 +189,9 @@ impl Subject {
     ///
     /// # Errors
     /// The program has a different number of units.
-    pub fn reread(&self, program: &Path) -> Result<Subject, OracleError> {
-        let new = Subject { inputs: self.inputs.clone(), ..Subject::read(program, self.link.clone(), &self.folder)? };
-        let names = |s: &Subject| s.units.iter().map(|u| u.map.source.clone()).collect::<Vec<_>>();
+    pub fn reread_program(&self, program: &Path) -> Result<OracleSubject, OracleError> {
+        let new = OracleSubject { inputs: self.inputs.clone(), ..OracleSubject::read(program, self.link.clone(), &self.folder)? };
+        let names = |s: &OracleSubject| s.units.iter().map(|u| u.map.source.clone()).collect::<Vec<_>>();
         match new.units.len() == self.units.len() {
             true => Ok(new),
             false => Err(OracleError::Unusable {
@@ -199,9 +206,9 @@ impl Subject {
         self.folder.join(format!("{}.{purpose}.{extension}", unit.identity))
     }
 
-    fn compile_recorder(&self, tools: &Toolkit, purpose: ProbePurpose, slots: u32, log_bytes: u64) -> Result<PathBuf, OracleError> {
+    fn compile_recorder(&self, tools: &OracleTools, purpose: ProbePurpose, slots: u32, log_bytes: u64) -> Result<PathBuf, OracleError> {
         let (source, object) = (self.folder.join("probes.c"), self.folder.join(format!("probes-{purpose:?}.o")));
-        fs::write(&source, RECORDER).map_err(OracleError::file(&source))?;
+        fs::write(&source, RECORDER_SOURCE).map_err(OracleError::file(&source))?;
         let size = match purpose {
             ProbePurpose::Counts => format!("-DSLOTS={slots}ul"),
             ProbePurpose::Log => format!("-DLOG_BYTES={log_bytes}ul"),
@@ -241,7 +248,7 @@ impl LinkCommand {
     /// The link fails.
     pub fn build(
         &self,
-        tools: &Toolkit,
+        tools: &OracleTools,
         objects: &HashMap<Identity, PathBuf>,
         more: &[OsString],
         output: &Path,
@@ -271,7 +278,7 @@ fn add_link_argument(command: &mut Command, argument: &LinkArgument, objects: &H
 }
 
 fn build_archive(
-    tools: &Toolkit,
+    tools: &OracleTools,
     members: &[LinkArgument],
     objects: &HashMap<Identity, PathBuf>,
     output: &Path,
@@ -378,7 +385,7 @@ mod tests {
         let unit = SubjectUnit { identity: Identity([1; 16]), map, bitcode: PathBuf::new() };
         let link = LinkCommand { driver: "clang", directory: PathBuf::new(), arguments: Vec::new() };
         let inputs = InputFolder::new(place.path().join("nothing"));
-        let subject = Subject { program: PathBuf::new(), units: Vec::new(), link, folder: oracle.clone(), inputs };
+        let subject = OracleSubject { program: PathBuf::new(), units: Vec::new(), link, folder: oracle.clone(), inputs };
         let missing = subject.write_request(&unit, &InputFolder::new(&oracle));
         assert!(matches!(missing, Err(OracleError::Input(InputError::Missing { .. }))), "{missing:?}");
         let file = subject.with_inputs_of(&store).write_request(&unit, &InputFolder::new(&oracle)).unwrap();

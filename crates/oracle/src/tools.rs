@@ -10,7 +10,7 @@ use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 
 /// The locations of LLVM's tools and of trodden's plugin and runtime.
 #[derive(Clone, Debug)]
-pub struct Toolkit {
+pub struct OracleTools {
     llvm: PathBuf,
     /// The plugin.
     pub plugin: PathBuf,
@@ -20,16 +20,16 @@ pub struct Toolkit {
 
 const RUNTIME_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trodden_rt.o"));
 /// The C source of the recorder that probes call.
-pub const RECORDER: &str = include_str!("probes.c");
+pub const RECORDER_SOURCE: &str = include_str!("probes.c");
 const DEFAULT_CLANG: &str = "clang-22";
 
-impl Toolkit {
+impl OracleTools {
     /// Takes the plugin from `TRODDEN_PLUGIN`, or builds it with cargo, and writes the runtime object to `folder`. If `TRODDEN_CLANG` is
     /// set, LLVM's tools are those of that clang.
     ///
     /// # Errors
     /// The plugin cannot be built, or the folder cannot be written.
-    pub fn prepare(folder: &Path) -> Result<Toolkit, OracleError> {
+    pub fn prepare(folder: &Path) -> Result<OracleTools, OracleError> {
         let clang = std::env::var_os("TRODDEN_CLANG").unwrap_or_else(|| DEFAULT_CLANG.into());
         let plugin = match std::env::var_os("TRODDEN_PLUGIN") {
             Some(plugin) => plugin.into(),
@@ -40,7 +40,7 @@ impl Toolkit {
         fs::create_dir_all(folder).map_err(OracleError::file(folder))?;
         let runtime = folder.join("trodden_rt.o");
         write_atomically(&runtime, RUNTIME_OBJECT)?;
-        Ok(Toolkit { llvm, plugin, runtime })
+        Ok(OracleTools { llvm, plugin, runtime })
     }
 
     /// Returns a command that runs an LLVM tool.

@@ -7,10 +7,10 @@ use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use trodden_oracle::{CountVerdict, OracleError, Subject, SubjectRun, Toolkit, counts, log, pgo, program};
+use trodden_oracle::{CountVerdict, OracleError, OracleSubject, OracleTools, SubjectRun, counts, log, pgo, program};
 use trodden_unit::UnitCache;
 
-pub struct Trial {
+pub struct ProgramTrial {
     pub store: Option<PathBuf>,
     /// File to which the report is appended; `None` for standard error.
     pub report: Option<PathBuf>,
@@ -19,9 +19,9 @@ pub struct Trial {
 }
 
 /// Checks the run. Returns the program's exit status if all counts are equal, and 1 otherwise.
-pub fn check(trial: &Trial) -> Result<ExitCode, OracleError> {
+pub fn check(trial: &ProgramTrial) -> Result<ExitCode, OracleError> {
     let folder = tempfile::tempdir().map_err(OracleError::file(&std::env::temp_dir()))?;
-    let tools = Toolkit::prepare(folder.path())?;
+    let tools = OracleTools::prepare(folder.path())?;
     let (name, arguments) = trial.command.split_first().expect("the command line requires a program");
     let run = prepare_run(name, arguments, folder.path())?;
     let store = trial.store.clone().or_else(|| UnitCache::root_from_environment(|name| std::env::var_os(name))).unwrap_or_default();
@@ -42,14 +42,14 @@ pub fn check(trial: &Trial) -> Result<ExitCode, OracleError> {
 }
 
 fn check_with_log(
-    subject: &Subject,
-    tools: &Toolkit,
+    subject: &OracleSubject,
+    tools: &OracleTools,
     run: &SubjectRun,
     paths: &[counts::UnitCounts],
     text: &mut String,
     name: &OsString,
 ) -> Result<bool, OracleError> {
-    let (_, replay) = log::replay(subject, tools, run)?;
+    let (_, replay) = log::replay_log(subject, tools, run)?;
     Ok(describe_verdict(text, name, "log of steps", &replay.check(subject, paths)?))
 }
 
@@ -83,7 +83,7 @@ fn describe_verdict(text: &mut String, program: &OsString, oracle: &str, verdict
     verdict.is_equal()
 }
 
-fn write_report(trial: &Trial, text: &str) -> Result<(), OracleError> {
+fn write_report(trial: &ProgramTrial, text: &str) -> Result<(), OracleError> {
     let Some(path) = &trial.report else {
         eprint!("{text}");
         return Ok(());

@@ -11,7 +11,7 @@ use trodden_unit::{FunctionMap, MapError};
 
 /// How much of the field's execution is untested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UntestedExecution {
+pub struct UntestedExecutionFindings {
     /// Number of complete paths that the tests executed.
     pub tested_paths: u64,
     /// Number of complete paths that the field executed.
@@ -47,16 +47,19 @@ struct TestedFunction {
 ///
 /// # Errors
 /// A map is corrupt.
-pub fn compare(tests: &Profile, field: &Profile) -> Result<UntestedExecution, MapError> {
+pub fn compare(tests: &Profile, field: &Profile) -> Result<UntestedExecutionFindings, MapError> {
     let mut tested: HashMap<FunctionAcrossBuilds, TestedFunction> = HashMap::new();
     for (_, unit, function) in tests.functions() {
         let paths = FunctionPaths::decode(function, unit.counts_of(function))?;
         let of = tested.entry((&unit.map.source, &function.name, function.shape)).or_default();
         of.edges.resize(paths.edges.len(), 0);
         of.edges.iter_mut().zip(&paths.edges).for_each(|(sum, count)| *sum = sum.saturating_add(*count));
-        of.paths.extend(paths.complete.iter().filter(|p| p.count > 0).map(|p| origins(function, &p.path)));
+        of.paths.extend(paths.complete.iter().filter(|p| p.count > 0).map(|p| edge_origins(function, &p.path)));
     }
-    let mut found = UntestedExecution { tested_paths: tested.values().map(|t| t.paths.len() as u64).sum(), ..UntestedExecution::default() };
+    let mut found = UntestedExecutionFindings {
+        tested_paths: tested.values().map(|t| t.paths.len() as u64).sum(),
+        ..UntestedExecutionFindings::default()
+    };
     let nothing = TestedFunction::default();
     for (_, unit, function) in field.functions() {
         let paths = FunctionPaths::decode(function, unit.counts_of(function))?;
@@ -66,10 +69,10 @@ pub fn compare(tests: &Profile, field: &Profile) -> Result<UntestedExecution, Ma
     Ok(found)
 }
 
-fn add_function(found: &mut UntestedExecution, function: &FunctionMap, field: &FunctionPaths, tested: &TestedFunction) {
+fn add_function(found: &mut UntestedExecutionFindings, function: &FunctionMap, field: &FunctionPaths, tested: &TestedFunction) {
     let (mut new_paths, mut new_edges) = (0, BTreeSet::new());
     for path in field.complete.iter().filter(|p| p.count > 0) {
-        let edges = origins(function, &path.path);
+        let edges = edge_origins(function, &path.path);
         found.executed_paths += 1;
         found.executions += u128::from(path.count);
         if tested.paths.contains(&edges) {
@@ -94,6 +97,6 @@ fn add_function(found: &mut UntestedExecution, function: &FunctionMap, field: &F
     }
 }
 
-fn origins(function: &FunctionMap, path: &[DagEdgeId]) -> Vec<Origin> {
+fn edge_origins(function: &FunctionMap, path: &[DagEdgeId]) -> Vec<Origin> {
     path.iter().map(|edge| function.dag[edge.index()]).collect()
 }

@@ -14,9 +14,9 @@ use trodden_flow::part::Measure;
 use trodden_partition::lower_bound::{LowerBound, bound};
 use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, ProfitableProcedures, hits, plan};
 use trodden_profile::Profile;
-use trodden_profile::procedures::measured_procedure;
+use trodden_profile::procedures::build_measured_procedure;
 
-const STRATEGIES: [(PartitionStrategy, &str); 3] =
+const COMPARED_STRATEGIES: [(PartitionStrategy, &str); 3] =
     [(PartitionStrategy::Pbl, "pbl"), (PartitionStrategy::P3, "p3, all procedures"), (PartitionStrategy::Weighted, "weighted")];
 const COPY_NUMBERS: [usize; 3] = [2, 4, 8];
 
@@ -73,13 +73,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     for file in &files {
         let profile = Profile::read(Path::new(file))?;
         let procedure = |(_, unit, function): (_, &trodden_profile::UnitProfile, &_)| {
-            measured_procedure(function, &unit.counts_of(function).collect::<Vec<_>>())
+            build_measured_procedure(function, &unit.counts_of(function).collect::<Vec<_>>())
         };
         let procedures: Vec<Procedure> = profile.functions().map(procedure).collect::<Result<_, _>>()?;
         let name = Path::new(file).file_stem().unwrap_or_default().to_string_lossy();
         for copies in COPY_NUMBERS {
             let bounds = [Measure::Labels, Measure::All].map(|measure| bound(&procedures, copies, measure));
-            for (at, (strategy, word)) in STRATEGIES.iter().enumerate() {
+            for (at, (strategy, word)) in COMPARED_STRATEGIES.iter().enumerate() {
                 let started = Instant::now();
                 let row = compute_row(&procedures, *strategy, copies, &bounds);
                 longest = longest.max((started.elapsed() / 2, format!("{name}, {copies} copies, {word}")));
@@ -89,7 +89,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     for ((copies, at), mean) in &means {
-        println!("| mean of {} | {copies} | {} | {} |", files.len(), STRATEGIES[*at].1, mean.format_cells());
+        println!("| mean of {} | {copies} | {} | {} |", files.len(), COMPARED_STRATEGIES[*at].1, mean.format_cells());
     }
     eprintln!("making a plan took at most {:.1} s ({})", longest.0.as_secs_f64(), longest.1);
     Ok(())

@@ -21,16 +21,16 @@ pub struct AtomicFile(FileDestination);
 
 /// Permissions of a file that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum FilePermissions {
     /// The replaced file's permissions, or the umask's default for a new file.
     Umask,
     /// These mode bits, regardless of the umask and the replaced file.
     Mode(u32),
 }
 
-impl Access {
+impl FilePermissions {
     /// Read and write permission for the owner only.
-    pub const PRIVATE: Access = Access::Mode(0o600);
+    pub const OWNER_ONLY: FilePermissions = FilePermissions::Mode(0o600);
 }
 
 #[derive(Debug)]
@@ -42,25 +42,25 @@ enum FileDestination {
 }
 
 impl AtomicFile {
-    /// Starts a file with default permissions ([`Access::Umask`]) and creates missing folders. `temporary_prefix` is the prefix of the
-    /// temporary name under which the file is written. Fails if the folder is not writable, or if the path is a symbolic link that must not
-    /// be followed.
+    /// Starts a file with default permissions ([`FilePermissions::Umask`]) and creates missing folders. `temporary_prefix` is the prefix of
+    /// the temporary name under which the file is written. Fails if the folder is not writable, or if the path is a symbolic link that must
+    /// not be followed.
     pub fn create(path: &Path, temporary_prefix: &str) -> io::Result<AtomicFile> {
-        AtomicFile::create_with_access(path, temporary_prefix, Access::Umask)
+        AtomicFile::create_with_access(path, temporary_prefix, FilePermissions::Umask)
     }
 
     /// Like [`AtomicFile::create`], but sets the permissions to `access`.
-    pub fn create_with_access(path: &Path, temporary_prefix: &str, access: Access) -> io::Result<AtomicFile> {
-        if is_stream(path) {
+    pub fn create_with_access(path: &Path, temporary_prefix: &str, access: FilePermissions) -> io::Result<AtomicFile> {
+        if is_pipe_or_device(path) {
             // Several processes may have the pipe or terminal open, each with its own file position. In append mode they do not overwrite
             // each other's output.
             return Ok(AtomicFile(FileDestination::Stream(File::options().append(true).open(path)?)));
         }
-        let path = resolve_links(path)?;
+        let path = resolve_symbolic_links(path)?;
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder)?;
-        let file = create_locked(folder, temporary_prefix, access)?;
-        if access == Access::Umask
+        let file = create_locked_temporary_file(folder, temporary_prefix, access)?;
+        if access == FilePermissions::Umask
             && let Ok(there) = std::fs::metadata(&path)
         {
             file.as_file().set_permissions(there.permissions())?;
@@ -92,10 +92,10 @@ impl AtomicFile {
     }
 }
 
-/// Writes a file atomically, with default permissions ([`Access::Umask`]). `temporary_prefix` is the prefix of its temporary name. Fails
-/// like [`AtomicFile::create`], or if `content`, which writes the bytes, fails.
+/// Writes a file atomically, with default permissions ([`FilePermissions::Umask`]). `temporary_prefix` is the prefix of its temporary name.
+/// Fails like [`AtomicFile::create`], or if `content`, which writes the bytes, fails.
 pub fn write(path: &Path, temporary_prefix: &str, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    write_with_access(path, temporary_prefix, Access::Umask, content)
+    write_with_access(path, temporary_prefix, FilePermissions::Umask, content)
 }
 
 /// Atomically writes a file that can be regenerated. Does not sync it to disk, so it may be empty after a system crash.
@@ -109,11 +109,11 @@ pub fn write_unsynced(path: &Path, temporary_prefix: &str, bytes: &[u8]) -> io::
 pub fn write_with_access(
     path: &Path,
     temporary_prefix: &str,
-    access: Access,
+    access: FilePermissions,
     content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
     let file = AtomicFile::create_with_access(path, temporary_prefix, access)?;
-    write_content(file.file(), content)?;
+    write_and_sync_content(file.file(), content)?;
     file.finish()
 }
 
@@ -127,18 +127,18 @@ impl UnnamedFile {
     pub fn write(
         folder: &Path,
         temporary_prefix: &str,
-        access: Access,
+        access: FilePermissions,
         content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> io::Result<Self> {
-        let file = create_locked(folder, temporary_prefix, access)?;
-        write_content(file.as_file(), content)?;
+        let file = create_locked_temporary_file(folder, temporary_prefix, access)?;
+        write_and_sync_content(file.as_file(), content)?;
         file.as_file().sync_all()?;
         Ok(UnnamedFile(file))
     }
 
     /// Gives the file the name `path` and returns `None`; if another file already has this name, returns the file, still unnamed.
-    pub fn name_if_free(self, path: &Path) -> io::Result<Option<UnnamedFile>> {
-        Ok(self.0.name_if_free(path)?.map(UnnamedFile))
+    pub fn rename_if_name_is_free(self, path: &Path) -> io::Result<Option<UnnamedFile>> {
+        Ok(self.0.rename_if_name_is_free(path)?.map(UnnamedFile))
     }
 }
 
@@ -158,7 +158,7 @@ impl UnfinishedFile {
     fn create(folder: &Path, temporary_prefix: &str, mode: u32) -> io::Result<UnfinishedFile> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         if let Ok(file) = rustix::fs::open(folder, flags, Mode::from_raw_mode(mode)).map(File::from)
-            && std::fs::symlink_metadata(descriptor_path(&file)).is_ok()
+            && std::fs::symlink_metadata(path_of_descriptor(&file)).is_ok()
         {
             return Ok(UnfinishedFile::Unnamed { file, folder: folder.to_owned(), temporary_prefix: temporary_prefix.to_owned() });
         }
@@ -176,20 +176,20 @@ impl UnfinishedFile {
     fn rename(self, path: &Path) -> io::Result<()> {
         match self {
             UnfinishedFile::Named(file) => file.rename(path),
-            UnfinishedFile::Unnamed { file, folder, temporary_prefix } => match link_unnamed(&file, path) {
+            UnfinishedFile::Unnamed { file, folder, temporary_prefix } => match link_unnamed_file(&file, path) {
                 // `linkat` cannot replace an existing file, so the new file is linked under a temporary name, which is then renamed.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    temporary::replace_file(path, &folder, &temporary_prefix, |name| link_unnamed(&file, name))
+                    temporary::replace_file(path, &folder, &temporary_prefix, |name| link_unnamed_file(&file, name))
                 }
                 linked => linked,
             },
         }
     }
 
-    fn name_if_free(self, path: &Path) -> io::Result<Option<UnfinishedFile>> {
+    fn rename_if_name_is_free(self, path: &Path) -> io::Result<Option<UnfinishedFile>> {
         match self {
-            UnfinishedFile::Named(file) => Ok(file.name_if_free(path)?.map(UnfinishedFile::Named)),
-            UnfinishedFile::Unnamed { ref file, .. } => match link_unnamed(file, path) {
+            UnfinishedFile::Named(file) => Ok(file.rename_if_name_is_free(path)?.map(UnfinishedFile::Named)),
+            UnfinishedFile::Unnamed { ref file, .. } => match link_unnamed_file(file, path) {
                 Ok(()) => Ok(None),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Some(self)),
                 Err(error) => Err(error),
@@ -199,21 +199,21 @@ impl UnfinishedFile {
 }
 
 /// Gives an unnamed file a name. Fails with `AlreadyExists` if a file has this name.
-fn link_unnamed(file: &File, path: &Path) -> io::Result<()> {
-    Ok(rustix::fs::linkat(CWD, descriptor_path(file), CWD, path, AtFlags::SYMLINK_FOLLOW)?)
+fn link_unnamed_file(file: &File, path: &Path) -> io::Result<()> {
+    Ok(rustix::fs::linkat(CWD, path_of_descriptor(file), CWD, path, AtFlags::SYMLINK_FOLLOW)?)
 }
 
-fn descriptor_path(file: &File) -> PathBuf {
+fn path_of_descriptor(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-fn create_locked(folder: &Path, temporary_prefix: &str, access: Access) -> io::Result<UnfinishedFile> {
+fn create_locked_temporary_file(folder: &Path, temporary_prefix: &str, access: FilePermissions) -> io::Result<UnfinishedFile> {
     let mode = match access {
-        Access::Umask => 0o666,
-        Access::Mode(mode) => mode,
+        FilePermissions::Umask => 0o666,
+        FilePermissions::Mode(mode) => mode,
     };
     let file = UnfinishedFile::create(folder, temporary_prefix, mode)?;
-    if access != Access::Umask {
+    if access != FilePermissions::Umask {
         file.as_file().set_permissions(PermissionsExt::from_mode(mode))?;
     }
     // Locking fails on file systems without locks. There, `is_orphaned` may mistake an unfinished file for an orphan.
@@ -221,7 +221,7 @@ fn create_locked(folder: &Path, temporary_prefix: &str, access: Access) -> io::R
     Ok(file)
 }
 
-fn write_content(file: &File, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+fn write_and_sync_content(file: &File, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let mut out = BufWriter::new(file);
     content(&mut out).and_then(|()| out.flush())
 }
@@ -232,21 +232,21 @@ pub fn is_orphaned(path: &Path) -> bool {
 }
 
 /// Returns whether an existing file must be written to directly: it is not a regular file, or the path names an open file descriptor.
-fn is_stream(path: &Path) -> bool {
+fn is_pipe_or_device(path: &Path) -> bool {
     let is_open = ["/proc", "/dev/fd", "/dev/stdout", "/dev/stderr"].iter().any(|name| path.starts_with(name));
     std::fs::metadata(path).is_ok_and(|there| is_open || !there.is_file())
 }
 
 /// Resolves the symbolic links of a path whose last component is a link. No file needs to exist at the result.
-fn resolve_links(path: &Path) -> io::Result<PathBuf> {
+fn resolve_symbolic_links(path: &Path) -> io::Result<PathBuf> {
     /// The kernel's limit.
-    const MAX_LINKS: usize = 40;
+    const MAX_FOLLOWED_LINKS: usize = 40;
     let mut path = path.to_owned();
-    for _ in 0..MAX_LINKS {
+    for _ in 0..MAX_FOLLOWED_LINKS {
         if !path.is_symlink() {
             break;
         }
-        if !may_follow(&path)? {
+        if !may_follow_link(&path)? {
             let why = format!(
                 "the symbolic link {} in a world-writable folder belongs to a different user and is not followed. Choose a different file",
                 path.display()
@@ -260,7 +260,7 @@ fn resolve_links(path: &Path) -> io::Result<PathBuf> {
 }
 
 /// Returns whether the `protected_symlinks` rule allows following a link. Applies the rule even if the kernel has it disabled.
-fn may_follow(link: &Path) -> io::Result<bool> {
+fn may_follow_link(link: &Path) -> io::Result<bool> {
     const STICKY_AND_WORLD_WRITABLE: u32 = 0o1002;
     let folder = std::fs::metadata(link.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")))?;
     let owner = std::fs::symlink_metadata(link)?.uid();
@@ -344,7 +344,7 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         write(&path, ".begun-", |_| Ok(())).unwrap();
         assert_eq!(mode(), 0o644);
-        write_with_access(&path, ".begun-", Access::PRIVATE, |_| Ok(())).unwrap();
+        write_with_access(&path, ".begun-", FilePermissions::OWNER_ONLY, |_| Ok(())).unwrap();
         assert_eq!(mode(), 0o600);
     }
 
@@ -353,9 +353,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::write(at("taken"), "old").unwrap();
-        let file = UnnamedFile::write(folder.path(), ".begun-", Access::PRIVATE, |out| out.write_all(b"new")).unwrap();
-        let file = file.name_if_free(&at("taken")).unwrap().expect("the name is taken");
-        assert!(file.name_if_free(&at("free")).unwrap().is_none());
+        let file = UnnamedFile::write(folder.path(), ".begun-", FilePermissions::OWNER_ONLY, |out| out.write_all(b"new")).unwrap();
+        let file = file.rename_if_name_is_free(&at("taken")).unwrap().expect("the name is taken");
+        assert!(file.rename_if_name_is_free(&at("free")).unwrap().is_none());
         assert_eq!((read_text(&at("taken")), read_text(&at("free"))), ("old".into(), "new".into()));
     }
 

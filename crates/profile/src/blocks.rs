@@ -19,22 +19,22 @@ use trodden_container::{
 use trodden_unit::{Identity, MAP_VERSION, UnitMap};
 
 /// Kinds of files that users pass by mistake instead of a stored profile. Each message names the command that accepts the file.
-const MISTAKEN_FILE_KINDS: &[(FileKind, &str)] = &[
+const FILE_KINDS_THAT_ARE_NO_PROFILES: &[(FileKind, &str)] = &[
     (FileKind::TRACE, "it is a trace. Convert it to a profile with `trodden import`, or show it with `trodden report`"),
     (FileKind::STREAM_LOG, "it is a stream log. Read it with `trodden info`, `show`, `patterns` or `segments`"),
     (FileKind::RAW_COUNTS, "it is a raw file of counts. Convert it to a profile with `trodden import`"),
     (FileKind::STREAM_FILE, "it is a stream file. Convert it to a run with `trodden import`"),
 ];
-/// Unit maps by identity. A unit map describes the functions and paths of a compilation unit. Profiles that are read with the same `Maps`
-/// share their maps, so memory holds each map only once, even for many runs of a program.
-pub type Maps = HashMap<Identity, Arc<UnitMap>>;
+/// Unit maps by identity. A unit map describes the functions and paths of a compilation unit. Profiles that are read with the same
+/// `UnitMapsByIdentity` share their maps, so memory holds each map only once, even for many runs of a program.
+pub type UnitMapsByIdentity = HashMap<Identity, Arc<UnitMap>>;
 
-pub const FORMAT_VERSION: u32 = 2;
+pub const PROFILE_FORMAT_VERSION: u32 = 2;
 pub const FILE_HEADER_LENGTH: u64 = FILE_HEADER_BYTES as u64;
-const COMPRESSION_LEVEL: i32 = 3;
+const BLOCK_COMPRESSION_LEVEL: i32 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ContentKind {
+pub enum ProfileBlockKind {
     /// A [`Run`].
     Run = 1,
     /// A [`UnitMap`]. The block header's subject is the identity of the unit.
@@ -55,34 +55,34 @@ pub enum ContentKind {
     Times = 8,
 }
 
-impl ContentKind {
-    fn from_number(number: u32) -> Option<ContentKind> {
-        use ContentKind::*;
+impl ProfileBlockKind {
+    fn from_number(number: u32) -> Option<ProfileBlockKind> {
+        use ProfileBlockKind::*;
         [Run, Map, Image, Counts, End, Sampling, Events, Times].into_iter().find(|kind| *kind as u32 == number)
     }
 
     fn layout_version(self) -> u32 {
         match self {
-            ContentKind::Map => MAP_VERSION,
+            ProfileBlockKind::Map => MAP_VERSION,
             // Version 2 added weights.
-            ContentKind::Sampling => 3,
+            ProfileBlockKind::Sampling => 3,
             // Layout version 2 added the test, version 3 the number of differences between copies, version 4 the number of threads whose
             // counts were lost.
-            ContentKind::Run => 4,
+            ProfileBlockKind::Run => 4,
             _ => 1,
         }
     }
 
     fn description(self) -> &'static str {
         match self {
-            ContentKind::Run => "the description of the run",
-            ContentKind::Map => "the map of unit",
-            ContentKind::Image => "image",
-            ContentKind::Counts => "the counts of unit",
-            ContentKind::End => "the end",
-            ContentKind::Sampling => "the sampling data",
-            ContentKind::Events => "the events of unit",
-            ContentKind::Times => "the times of unit",
+            ProfileBlockKind::Run => "the description of the run",
+            ProfileBlockKind::Map => "the map of unit",
+            ProfileBlockKind::Image => "image",
+            ProfileBlockKind::Counts => "the counts of unit",
+            ProfileBlockKind::End => "the end",
+            ProfileBlockKind::Sampling => "the sampling data",
+            ProfileBlockKind::Events => "the events of unit",
+            ProfileBlockKind::Times => "the times of unit",
         }
     }
 }
@@ -97,11 +97,11 @@ pub struct ImageBlock {
     pub path: String,
     pub build_id: Option<String>,
     /// Units in link order.
-    pub units: Vec<UnitEntry>,
+    pub units: Vec<ImageUnitEntry>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct UnitEntry {
+pub struct ImageUnitEntry {
     pub unit: Identity,
     /// Number of counters of the unit that are not zero, which is the length of its [`CountsBlock`].
     pub executed: u64,
@@ -120,14 +120,14 @@ pub struct CountsBlock {
 
 impl CountsBlock {
     /// Delta-encodes the indices of `counts`, which are pairs of index and value, sorted by index.
-    pub fn pack(image: u32, place: u32, counts: &[(u64, u64)]) -> CountsBlock {
+    pub fn delta_encode_counts(image: u32, place: u32, counts: &[(u64, u64)]) -> CountsBlock {
         let mut last = 0;
         let step = |&(at, count): &(u64, u64)| (at - std::mem::replace(&mut last, at), count);
         CountsBlock { image, place, counts: counts.iter().map(step).collect() }
     }
 
     /// Decodes the counts to pairs of index and value. Returns `None` if the indices are not strictly ascending, or a value is zero.
-    pub fn unpack(&self) -> Option<Vec<(u64, u64)>> {
+    pub fn decode_counts(&self) -> Option<Vec<(u64, u64)>> {
         let mut out: Vec<(u64, u64)> = Vec::with_capacity(self.counts.len());
         for &(step, count) in &self.counts {
             let at = match out.last() {
@@ -157,25 +157,25 @@ pub struct BlockWriter<'a> {
 
 impl<'a> BlockWriter<'a> {
     pub fn new(out: &'a mut dyn Write) -> io::Result<BlockWriter<'a>> {
-        out.write_all(&FileHeader::new(FileKind::PROFILE, FORMAT_VERSION).to_bytes())?;
+        out.write_all(&FileHeader::new(FileKind::PROFILE, PROFILE_FORMAT_VERSION).to_bytes())?;
         Ok(BlockWriter { out, blocks: 0 })
     }
 
     /// Returns a writer for a file whose header is already written.
-    pub fn after_header(out: &'a mut dyn Write) -> BlockWriter<'a> {
+    pub fn with_written_header(out: &'a mut dyn Write) -> BlockWriter<'a> {
         BlockWriter { out, blocks: 0 }
     }
 
-    pub fn put(&mut self, kind: ContentKind, subject: Identity, content: &impl Serialize) -> io::Result<()> {
+    pub fn write_block(&mut self, kind: ProfileBlockKind, subject: Identity, content: &impl Serialize) -> io::Result<()> {
         let section = Section { tag: kind as u32, layout: kind.layout_version(), subject: subject.0, ..Section::default() };
-        self.out.write_all(&section.value_to_bytes(content, COMPRESSION_LEVEL))?;
+        self.out.write_all(&section.value_to_bytes(content, BLOCK_COMPRESSION_LEVEL))?;
         self.blocks += 1;
         Ok(())
     }
 
-    pub fn finish(mut self) -> io::Result<()> {
+    pub fn write_end_block(mut self) -> io::Result<()> {
         let blocks = self.blocks;
-        self.put(ContentKind::End, Identity([0; 16]), &blocks)
+        self.write_block(ProfileBlockKind::End, Identity([0; 16]), &blocks)
     }
 }
 
@@ -188,7 +188,7 @@ pub struct ProfileBlockHeader {
 
 /// How much of a block the reader processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadMode {
+pub enum BlockReadMode {
     /// Verify the checksum and decode the content.
     Decode,
     Verify,
@@ -213,7 +213,7 @@ pub enum BlockContent {
 }
 
 #[derive(Debug)]
-pub enum BlockItem {
+pub enum BlockOrGap {
     Block {
         offset: u64,
         header: ProfileBlockHeader,
@@ -251,11 +251,12 @@ impl BlockReader {
         }
         match FileHeader::read(&header[..have]) {
             Ok(header) if header.kind != FileKind::PROFILE => {
-                let known = MISTAKEN_FILE_KINDS.iter().find(|(kind, _)| *kind == header.kind).map(|(_, what)| (*what).to_owned());
+                let known =
+                    FILE_KINDS_THAT_ARE_NO_PROFILES.iter().find(|(kind, _)| *kind == header.kind).map(|(_, what)| (*what).to_owned());
                 Err(foreign(known.unwrap_or_else(|| format!("it is {}", header.kind.description()))))
             }
-            Ok(header) if header.version != FORMAT_VERSION => {
-                let (found, known) = (u64::from(header.version), u64::from(FORMAT_VERSION));
+            Ok(header) if header.version != PROFILE_FORMAT_VERSION => {
+                let (found, known) = (u64::from(header.version), u64::from(PROFILE_FORMAT_VERSION));
                 Err(ProfileError::Version { path: path.to_owned(), kind: "stored profile", found, known })
             }
             Ok(_) => Ok(reader),
@@ -281,22 +282,22 @@ impl BlockReader {
 
     /// Reads the next block; `None` at the end of the file. `mode` decides how much of the block to read, based on the block's kind and
     /// subject.
-    pub fn next(&mut self, mode: &dyn Fn(ContentKind, Identity) -> ReadMode) -> Result<Option<BlockItem>, ProfileError> {
+    pub fn next(&mut self, mode: &dyn Fn(ProfileBlockKind, Identity) -> BlockReadMode) -> Result<Option<BlockOrGap>, ProfileError> {
         if let Some(what) = self.header_error.take() {
-            return Ok(Some(BlockItem::Corrupt { offset: 0, what }));
+            return Ok(Some(BlockOrGap::Corrupt { offset: 0, what }));
         }
         if self.at >= self.length {
             return Ok(None);
         }
         let offset = self.at;
         match self.read_block(mode)? {
-            Ok((header, content)) => Ok(Some(BlockItem::Block { offset, header, content: Box::new(content) })),
+            Ok((header, content)) => Ok(Some(BlockOrGap::Block { offset, header, content: Box::new(content) })),
             Err(what) => {
                 // `at` has moved if the block's header was intact: its length is valid then, and `read_block` has advanced past the block.
                 if self.at == offset {
-                    self.skip_to_marker(offset + 1)?;
+                    self.skip_to_next_block_marker(offset + 1)?;
                 }
-                Ok(Some(BlockItem::Corrupt { offset, what }))
+                Ok(Some(BlockOrGap::Corrupt { offset, what }))
             }
         }
     }
@@ -305,7 +306,7 @@ impl BlockReader {
     #[allow(clippy::type_complexity)]
     fn read_block(
         &mut self,
-        mode: &dyn Fn(ContentKind, Identity) -> ReadMode,
+        mode: &dyn Fn(ProfileBlockKind, Identity) -> BlockReadMode,
     ) -> Result<Result<(ProfileBlockHeader, BlockContent), String>, ProfileError> {
         let left = self.length - self.at;
         let mut bytes = [0; SECTION_HEADER_BYTES];
@@ -323,9 +324,9 @@ impl BlockReader {
             return Ok(Err(format!("the file ends before the end of {name}")));
         }
         self.at += section.length();
-        let kind = ContentKind::from_number(section.tag);
-        let mode = kind.map_or(ReadMode::Skip, |kind| mode(kind, header.subject));
-        if mode == ReadMode::Skip {
+        let kind = ProfileBlockKind::from_number(section.tag);
+        let mode = kind.map_or(BlockReadMode::Skip, |kind| mode(kind, header.subject));
+        if mode == BlockReadMode::Skip {
             self.seek_to(self.at)?;
             header.check_layout(&self.path)?;
             return Ok(match kind {
@@ -341,7 +342,7 @@ impl BlockReader {
         }
         header.check_layout(&self.path)?;
         let content = match (kind, mode) {
-            (Some(kind), ReadMode::Decode) => header.decode(kind, packed).map_err(|error| format!("{name}: {error}")),
+            (Some(kind), BlockReadMode::Decode) => header.decode(kind, packed).map_err(|error| format!("{name}: {error}")),
             _ => Ok(BlockContent::NotDecoded),
         };
         Ok(content.map(|content| (header, content)))
@@ -351,12 +352,12 @@ impl BlockReader {
         self.file.read_exact(bytes).map_err(ProfileError::io(&self.path, "read"))
     }
 
-    fn skip_to_marker(&mut self, from: u64) -> Result<(), ProfileError> {
-        const SEARCH_BUFFER_BYTES: usize = 1 << 16;
-        let mut window = vec![0; SEARCH_BUFFER_BYTES];
+    fn skip_to_next_block_marker(&mut self, from: u64) -> Result<(), ProfileError> {
+        const MARKER_SEARCH_BUFFER_BYTES: usize = 1 << 16;
+        let mut window = vec![0; MARKER_SEARCH_BUFFER_BYTES];
         self.at = from;
         while self.at < self.length {
-            let size = (self.length - self.at).min(SEARCH_BUFFER_BYTES as u64) as usize;
+            let size = (self.length - self.at).min(MARKER_SEARCH_BUFFER_BYTES as u64) as usize;
             self.seek_to(self.at)?;
             self.read(&mut window[..size])?;
             if let Some(found) = find_marker(&window[..size]) {
@@ -379,8 +380,14 @@ impl BlockReader {
 
 impl ProfileBlockHeader {
     fn name(&self) -> String {
-        match ContentKind::from_number(self.section.tag) {
-            Some(kind @ (ContentKind::Map | ContentKind::Image | ContentKind::Counts | ContentKind::Events | ContentKind::Times)) => {
+        match ProfileBlockKind::from_number(self.section.tag) {
+            Some(
+                kind @ (ProfileBlockKind::Map
+                | ProfileBlockKind::Image
+                | ProfileBlockKind::Counts
+                | ProfileBlockKind::Events
+                | ProfileBlockKind::Times),
+            ) => {
                 format!("{} {}", kind.description(), self.subject)
             }
             Some(kind) => kind.description().into(),
@@ -390,7 +397,7 @@ impl ProfileBlockHeader {
 
     /// Fails if the block's content has a different layout version. Such a block is not corrupt, but the profile is useless without it.
     fn check_layout(&self, path: &Path) -> Result<(), ProfileError> {
-        let Some(kind) = ContentKind::from_number(self.section.tag) else { return Ok(()) };
+        let Some(kind) = ProfileBlockKind::from_number(self.section.tag) else { return Ok(()) };
         let (path, what, found, known) = (path.to_owned(), self.name(), self.section.layout, kind.layout_version());
         match found.cmp(&known) {
             Ordering::Less => Err(ProfileError::Older { path, what, found, known }),
@@ -399,16 +406,16 @@ impl ProfileBlockHeader {
         }
     }
 
-    fn decode(&self, kind: ContentKind, packed: &[u8]) -> Result<BlockContent, SectionError> {
+    fn decode(&self, kind: ProfileBlockKind, packed: &[u8]) -> Result<BlockContent, SectionError> {
         Ok(match kind {
-            ContentKind::Run => BlockContent::Run(self.section.value(packed)?),
-            ContentKind::Map => BlockContent::Map(Box::new(self.section.value(packed)?)),
-            ContentKind::Image => BlockContent::Image(self.section.value(packed)?),
-            ContentKind::Counts => BlockContent::Counts(self.section.value(packed)?),
-            ContentKind::End => BlockContent::End(self.section.value(packed)?),
-            ContentKind::Sampling => BlockContent::Sampling(self.section.value(packed)?),
-            ContentKind::Events => BlockContent::Events(self.section.value(packed)?),
-            ContentKind::Times => BlockContent::Times(self.section.value(packed)?),
+            ProfileBlockKind::Run => BlockContent::Run(self.section.value(packed)?),
+            ProfileBlockKind::Map => BlockContent::Map(Box::new(self.section.value(packed)?)),
+            ProfileBlockKind::Image => BlockContent::Image(self.section.value(packed)?),
+            ProfileBlockKind::Counts => BlockContent::Counts(self.section.value(packed)?),
+            ProfileBlockKind::End => BlockContent::End(self.section.value(packed)?),
+            ProfileBlockKind::Sampling => BlockContent::Sampling(self.section.value(packed)?),
+            ProfileBlockKind::Events => BlockContent::Events(self.section.value(packed)?),
+            ProfileBlockKind::Times => BlockContent::Times(self.section.value(packed)?),
         })
     }
 }

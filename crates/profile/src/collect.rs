@@ -19,7 +19,7 @@ use trodden_unit::{Frame, Identity, ImageError, InstrumentedImage, MapError, Uni
 
 /// A profile, and the problems found while it was built.
 #[derive(Debug)]
-pub struct Collected {
+pub struct CollectedProfile {
     /// The profile.
     pub profile: Profile,
     /// Missing data, and informational notes for the user.
@@ -108,7 +108,7 @@ pub fn raw_files(folder: &Path) -> Result<Vec<PathBuf>, ProfileError> {
 }
 
 /// Builds a profile from the raw files of a run. Adds the counts of files that belong to the same image.
-pub fn collect<P: AsRef<Path>>(files: impl IntoIterator<Item = P>, mut run: Run, store: Option<&UnitCache>) -> Collected {
+pub fn collect<P: AsRef<Path>>(files: impl IntoIterator<Item = P>, mut run: Run, store: Option<&UnitCache>) -> CollectedProfile {
     let mut collector = ProfileCollector::new(store);
     // Files that do not record the path of their image are read last: another file of the same image may have provided the path by then.
     let mut unnamed = Vec::new();
@@ -121,14 +121,14 @@ pub fn collect<P: AsRef<Path>>(files: impl IntoIterator<Item = P>, mut run: Run,
     }
     unnamed.into_iter().for_each(|raw| collector.read(raw));
     run.lost += collector.unreadable.iter().filter(|e| matches!(e, ProfileError::GivenUp(_))).count() as u64;
-    collector.finish(run)
+    collector.into_collected_profile(run)
 }
 
 /// Like [`collect`], for raw files that are already in memory.
-pub fn collect_loaded(files: Vec<RawProfile>, run: Run, store: Option<&UnitCache>) -> Collected {
+pub fn collect_loaded(files: Vec<RawProfile>, run: Run, store: Option<&UnitCache>) -> CollectedProfile {
     let mut collector = ProfileCollector::new(store);
     files.into_iter().for_each(|raw| collector.add(raw));
-    collector.finish(run)
+    collector.into_collected_profile(run)
 }
 
 /// Decodes the counters of one raw file. `maps` are the maps of the image's units in the image's order; the results are in the same order.
@@ -141,7 +141,7 @@ pub fn decode_counters(file: &Path, maps: &[&UnitMap]) -> Result<Vec<Result<Deco
             decoder.add_word(word.index, word.offset, word.value);
         }
     })?;
-    Ok(decoders.into_iter().map(UnitDecoder::finish).collect())
+    Ok(decoders.into_iter().map(UnitDecoder::into_decoded_counters).collect())
 }
 
 struct ProfileCollector<'a> {
@@ -209,7 +209,7 @@ impl<'a> ProfileCollector<'a> {
         let mut decoders: Vec<Option<UnitDecoder>> = maps.iter().map(|map| map.as_deref().map(UnitDecoder::new)).collect();
         for (unit, decoder) in raw.units.iter().zip(&mut decoders) {
             if let Some(decoder) = decoder {
-                unit.full_sums().for_each(|(index, value)| decoder.add_sum(index, value));
+                unit.sums_with_overflow().for_each(|(index, value)| decoder.add_sum(index, value));
             }
         }
         self.lost += raw.lost;
@@ -236,7 +236,7 @@ impl<'a> ProfileCollector<'a> {
             let Some(decoder) = decoder else { continue };
             let image = &mut self.images[image];
             let unit = image.units[index].as_mut().expect("a unit with a decoder has a map");
-            match decoder.finish() {
+            match decoder.into_decoded_counters() {
                 Ok(decoded) => {
                     unit.counts.merge(&decoded.counts);
                     if decoded.invalid_cells > 0 {
@@ -252,7 +252,7 @@ impl<'a> ProfileCollector<'a> {
         }
     }
 
-    fn finish(self, mut run: Run) -> Collected {
+    fn into_collected_profile(self, mut run: Run) -> CollectedProfile {
         run.lost += self.lost;
         let image = |image: ImageCounts| {
             let all = image.units.len();
@@ -263,7 +263,7 @@ impl<'a> ProfileCollector<'a> {
         let images = self.images.into_iter().filter_map(image).collect();
         let unreadable = self.unreadable.into_iter().map(CollectProblem::Unreadable);
         let problems = unreadable.chain(self.problems).chain(self.image_problems).collect();
-        Collected { profile: Profile { run, images, sampling: None }, problems }
+        CollectedProfile { profile: Profile { run, images, sampling: None }, problems }
     }
 
     /// Returns the index of an image in `images`. Adds a new image, with the maps of its units.

@@ -4,11 +4,11 @@
 //! its own checksum, so the intact blocks of a corrupt file can be recovered. Files are replaced atomically, so readers never see an
 //! incomplete one.
 
-use crate::atomic_file::{self, Access};
-pub use crate::blocks::Maps;
+use crate::atomic_file::{self, FilePermissions};
+pub use crate::blocks::UnitMapsByIdentity;
 use crate::blocks::{
-    BlockContent, BlockItem, BlockReader, BlockWriter, ContentKind, CountsBlock, EventsBlock, FILE_HEADER_LENGTH, ImageBlock,
-    ProfileBlockHeader, ReadMode, UnitEntry,
+    BlockContent, BlockOrGap, BlockReadMode, BlockReader, BlockWriter, CountsBlock, EventsBlock, FILE_HEADER_LENGTH, ImageBlock,
+    ImageUnitEntry, ProfileBlockHeader, ProfileBlockKind,
 };
 use crate::counts::Counts;
 use crate::error::ProfileError;
@@ -24,21 +24,21 @@ use trodden_unit::Identity;
 /// Prefix of the temporary file names under which profiles are written before they are complete.
 pub const TEMPORARY_PREFIX: &str = ".profile-";
 /// Usual file name extension of stored profiles.
-pub const EXTENSION: &str = "trodden";
+pub const PROFILE_EXTENSION: &str = "trodden";
 
 /// The profile that was recovered from a possibly corrupt file.
 #[derive(Clone, Debug)]
-pub struct Recovered {
+pub struct RecoveredProfile {
     /// The profile made of the intact blocks. Counts that were lost are zero.
     pub profile: Profile,
     /// The lost parts; empty if the file is intact.
-    pub lost: Vec<LostPart>,
+    pub lost: Vec<LostProfilePart>,
 }
 
 /// A part of a stored profile that is missing or unusable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("byte {offset}: {what}")]
-pub struct LostPart {
+pub struct LostProfilePart {
     /// Offset in the file.
     pub offset: u64,
     /// What was lost, and why.
@@ -48,24 +48,24 @@ pub struct LostPart {
 impl Profile {
     /// Reads a stored profile. Fails if the file cannot be read, is of a different kind or version, or has any corrupt part.
     pub fn read(path: &Path) -> Result<Profile, ProfileError> {
-        Profile::read_sharing(path, &mut Maps::new())
+        Profile::read_with_shared_maps(path, &mut UnitMapsByIdentity::new())
     }
 
     /// Reads a stored profile. Uses the unit maps that are already in `maps`, and adds the others to it. Fails like [`Profile::read`].
-    pub fn read_sharing(path: &Path, maps: &mut Maps) -> Result<Profile, ProfileError> {
-        let recovered = assemble(path, maps, true)?;
+    pub fn read_with_shared_maps(path: &Path, maps: &mut UnitMapsByIdentity) -> Result<Profile, ProfileError> {
+        let recovered = assemble_profile(path, maps, true)?;
         Ok(recovered.profile)
     }
 
     /// Reads the intact part of a stored profile. Fails if the file cannot be read, is of a different kind or version, or contains no
     /// intact image.
-    pub fn recover(path: &Path) -> Result<Recovered, ProfileError> {
-        Profile::recover_sharing(path, &mut Maps::new())
+    pub fn recover(path: &Path) -> Result<RecoveredProfile, ProfileError> {
+        Profile::recover_with_shared_maps(path, &mut UnitMapsByIdentity::new())
     }
 
-    /// Reads the intact part of a stored profile, sharing maps like [`Profile::read_sharing`]. Fails like [`Profile::recover`].
-    pub fn recover_sharing(path: &Path, maps: &mut Maps) -> Result<Recovered, ProfileError> {
-        let recovered = assemble(path, maps, false)?;
+    /// Reads the intact part of a stored profile, sharing maps like [`Profile::read_with_shared_maps`]. Fails like [`Profile::recover`].
+    pub fn recover_with_shared_maps(path: &Path, maps: &mut UnitMapsByIdentity) -> Result<RecoveredProfile, ProfileError> {
+        let recovered = assemble_profile(path, maps, false)?;
         match recovered.profile.images.is_empty() && !recovered.lost.is_empty() {
             true => Err(ProfileError::NothingIntact { path: path.to_owned(), lost: recovered.lost.len() }),
             false => Ok(recovered),
@@ -76,39 +76,47 @@ impl Profile {
     /// contain a password.
     pub fn write(&self, path: &Path) -> Result<(), ProfileError> {
         let failed = |e| ProfileError::io(path, "write")(e);
-        atomic_file::write_with_access(path, TEMPORARY_PREFIX, Access::PRIVATE, |out| self.write_to(out)).map_err(failed)
+        atomic_file::write_with_access(path, TEMPORARY_PREFIX, FilePermissions::OWNER_ONLY, |out| self.write_to(out)).map_err(failed)
     }
 
     /// Writes the profile, in the format of a stored profile, to any kind of output.
     pub fn write_to(&self, out: &mut dyn Write) -> std::io::Result<()> {
         let mut blocks = BlockWriter::new(out)?;
-        blocks.put(ContentKind::Run, Identity([0; 16]), &self.run)?;
+        blocks.write_block(ProfileBlockKind::Run, Identity([0; 16]), &self.run)?;
         if let Some(sampling) = &self.sampling {
-            blocks.put(ContentKind::Sampling, Identity([0; 16]), sampling)?;
+            blocks.write_block(ProfileBlockKind::Sampling, Identity([0; 16]), sampling)?;
         }
         let mut written = HashSet::new();
         for (number, image) in self.images.iter().enumerate() {
             for unit in &image.units {
                 if written.insert(unit.unit) {
-                    blocks.put(ContentKind::Map, unit.unit, &*unit.map)?;
+                    blocks.write_block(ProfileBlockKind::Map, unit.unit, &*unit.map)?;
                 }
             }
-            let entry = |u: &UnitProfile| UnitEntry { unit: u.unit, executed: u.counts.executions.len() as u64 };
+            let entry = |u: &UnitProfile| ImageUnitEntry { unit: u.unit, executed: u.counts.executions.len() as u64 };
             let units = image.units.iter().map(entry).collect();
             let (path, build_id) = (image.path.clone(), image.build_id.clone());
-            blocks.put(ContentKind::Image, image.identity, &ImageBlock { number: number as u32, path, build_id, units })?;
+            blocks.write_block(ProfileBlockKind::Image, image.identity, &ImageBlock { number: number as u32, path, build_id, units })?;
             for (place, unit) in image.units.iter().enumerate().filter(|(_, u)| !u.counts.is_empty()) {
-                blocks.put(ContentKind::Counts, unit.unit, &CountsBlock::pack(number as u32, place as u32, &unit.counts.executions))?;
+                blocks.write_block(
+                    ProfileBlockKind::Counts,
+                    unit.unit,
+                    &CountsBlock::delta_encode_counts(number as u32, place as u32, &unit.counts.executions),
+                )?;
                 if !unit.counts.events.is_empty() {
                     let events = EventsBlock { image: number as u32, place: place as u32, events: unit.counts.events.clone() };
-                    blocks.put(ContentKind::Events, unit.unit, &events)?;
+                    blocks.write_block(ProfileBlockKind::Events, unit.unit, &events)?;
                 }
                 if !unit.counts.first_seen.is_empty() {
-                    blocks.put(ContentKind::Times, unit.unit, &CountsBlock::pack(number as u32, place as u32, &unit.counts.first_seen))?;
+                    blocks.write_block(
+                        ProfileBlockKind::Times,
+                        unit.unit,
+                        &CountsBlock::delta_encode_counts(number as u32, place as u32, &unit.counts.first_seen),
+                    )?;
                 }
             }
         }
-        blocks.finish()
+        blocks.write_end_block()
     }
 }
 
@@ -125,19 +133,19 @@ impl ProfileHeader {
     /// Reads the run and the images, and checks that the profile is complete: all checksums match, and the end block is present. Does not
     /// decompress maps and counts. Fails if the file cannot be read, is of a different kind or version, or has any corrupt part.
     pub fn read(path: &Path) -> Result<ProfileHeader, ProfileError> {
-        let file = open_regular(path)?;
+        let file = open_regular_file(path)?;
         let mut blocks = BlockReader::new(path, file)?;
         let corrupt = |offset, what: &str| ProfileError::Corrupt { path: path.to_owned(), offset, what: what.to_owned() };
         let (mut run, mut images, mut number, mut complete) = (None, Vec::new(), 0, false);
         let mode = |kind, _| match kind {
-            ContentKind::Run | ContentKind::Image | ContentKind::End => ReadMode::Decode,
-            _ => ReadMode::Verify,
+            ProfileBlockKind::Run | ProfileBlockKind::Image | ProfileBlockKind::End => BlockReadMode::Decode,
+            _ => BlockReadMode::Verify,
         };
         while let Some(item) = blocks.next(&mode)? {
             match item {
-                BlockItem::Corrupt { offset, what } => return Err(corrupt(offset, &what)),
-                BlockItem::Block { offset, .. } if complete => return Err(corrupt(offset, "unexpected data after the end block")),
-                BlockItem::Block { offset, header, content } => match *content {
+                BlockOrGap::Corrupt { offset, what } => return Err(corrupt(offset, &what)),
+                BlockOrGap::Block { offset, .. } if complete => return Err(corrupt(offset, "unexpected data after the end block")),
+                BlockOrGap::Block { offset, header, content } => match *content {
                     BlockContent::Run(found) => run = Some(found),
                     BlockContent::Image(image) => images.push((header.subject, image.path, image.build_id)),
                     BlockContent::End(blocks) if blocks != number => {
@@ -159,11 +167,11 @@ impl ProfileHeader {
 
 /// Rewrites a stored profile with a changed [`Run`], and copies all other blocks unchanged. Fails if the first block is not a run, or the
 /// file cannot be written.
-pub(crate) fn change_run(path: &Path, access: Access, change: impl FnOnce(&mut Run)) -> Result<(), ProfileError> {
-    let mut file = open_regular(path)?;
+pub(crate) fn update_run_in_file(path: &Path, access: FilePermissions, change: impl FnOnce(&mut Run)) -> Result<(), ProfileError> {
+    let mut file = open_regular_file(path)?;
     let mut blocks = BlockReader::new(path, file.try_clone().map_err(ProfileError::io(path, "read"))?)?;
-    let mut run = match blocks.next(&|_, _| ReadMode::Decode)? {
-        Some(BlockItem::Block { content, .. }) if matches!(*content, BlockContent::Run(_)) => {
+    let mut run = match blocks.next(&|_, _| BlockReadMode::Decode)? {
+        Some(BlockOrGap::Block { content, .. }) if matches!(*content, BlockContent::Run(_)) => {
             let BlockContent::Run(run) = *content else { unreachable!("just seen") };
             run
         }
@@ -180,7 +188,7 @@ pub(crate) fn change_run(path: &Path, access: Access, change: impl FnOnce(&mut R
     let written = atomic_file::write_with_access(path, TEMPORARY_PREFIX, access, |out| {
         file.seek(SeekFrom::Start(0))?;
         io::copy(&mut (&file).take(FILE_HEADER_LENGTH), out)?;
-        BlockWriter::after_header(out).put(ContentKind::Run, Identity([0; 16]), &run)?;
+        BlockWriter::with_written_header(out).write_block(ProfileBlockKind::Run, Identity([0; 16]), &run)?;
         file.seek(SeekFrom::Start(rest))?;
         io::copy(&mut file, out).map(drop)
     });
@@ -188,7 +196,7 @@ pub(crate) fn change_run(path: &Path, access: Access, change: impl FnOnce(&mut R
 }
 
 /// Opens a regular file. Fails for all other files, because opening a named pipe would block until a writer opens it.
-fn open_regular(path: &Path) -> Result<File, ProfileError> {
+fn open_regular_file(path: &Path) -> Result<File, ProfileError> {
     let kind = path.metadata().map_err(ProfileError::io(path, "read"))?;
     if !kind.is_file() {
         let what = "it is not a regular file".to_string();
@@ -198,7 +206,7 @@ fn open_regular(path: &Path) -> Result<File, ProfileError> {
 }
 
 /// Reads all blocks and assembles the profile. If `strict`, fails at the first corrupt or missing part.
-fn assemble(path: &Path, maps: &mut Maps, strict: bool) -> Result<Recovered, ProfileError> {
+fn assemble_profile(path: &Path, maps: &mut UnitMapsByIdentity, strict: bool) -> Result<RecoveredProfile, ProfileError> {
     let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
     let mut blocks = BlockReader::new(path, file)?;
     let mut assembler = ProfileAssembler::new(maps);
@@ -206,18 +214,18 @@ fn assemble(path: &Path, maps: &mut Maps, strict: bool) -> Result<Recovered, Pro
         let maps = &*assembler.maps;
         let mode = |kind, subject| match kind {
             // An earlier profile of the same build has already provided the map.
-            ContentKind::Map if maps.contains_key(&subject) => ReadMode::Skip,
-            _ => ReadMode::Decode,
+            ProfileBlockKind::Map if maps.contains_key(&subject) => BlockReadMode::Skip,
+            _ => BlockReadMode::Decode,
         };
         let Some(item) = blocks.next(&mode)? else { break };
         assembler.add_item(item);
-        if strict && let Some(LostPart { offset, what }) = assembler.lost.pop() {
+        if strict && let Some(LostProfilePart { offset, what }) = assembler.lost.pop() {
             return Err(ProfileError::Corrupt { path: path.to_owned(), offset, what });
         }
     }
-    let recovered = assembler.finish(blocks.length());
+    let recovered = assembler.into_recovered_profile(blocks.length());
     match recovered.lost.first() {
-        Some(LostPart { offset, what }) if strict => {
+        Some(LostProfilePart { offset, what }) if strict => {
             Err(ProfileError::Corrupt { path: path.to_owned(), offset: *offset, what: what.clone() })
         }
         _ => Ok(recovered),
@@ -225,13 +233,13 @@ fn assemble(path: &Path, maps: &mut Maps, strict: bool) -> Result<Recovered, Pro
 }
 
 struct ProfileAssembler<'a> {
-    maps: &'a mut Maps,
+    maps: &'a mut UnitMapsByIdentity,
     run: Option<Run>,
     sampling: Option<Sampling>,
     images: Vec<PendingImage>,
     blocks: u64,
     complete: bool,
-    lost: Vec<LostPart>,
+    lost: Vec<LostProfilePart>,
 }
 
 struct PendingImage {
@@ -243,14 +251,14 @@ struct PendingImage {
 }
 
 impl<'a> ProfileAssembler<'a> {
-    fn new(maps: &'a mut Maps) -> ProfileAssembler<'a> {
+    fn new(maps: &'a mut UnitMapsByIdentity) -> ProfileAssembler<'a> {
         ProfileAssembler { maps, run: None, sampling: None, images: Vec::new(), blocks: 0, complete: false, lost: Vec::new() }
     }
 
-    fn add_item(&mut self, item: BlockItem) {
+    fn add_item(&mut self, item: BlockOrGap) {
         let (offset, header, content) = match item {
-            BlockItem::Block { offset, header, content } => (offset, header, content),
-            BlockItem::Corrupt { offset, what } => return self.add_loss(offset, what),
+            BlockOrGap::Block { offset, header, content } => (offset, header, content),
+            BlockOrGap::Corrupt { offset, what } => return self.add_loss(offset, what),
         };
         if self.complete {
             return self.add_loss(offset, "unexpected data after the end block".into());
@@ -274,7 +282,7 @@ impl<'a> ProfileAssembler<'a> {
                 self.images.push(PendingImage { offset, identity: header.subject, image, counts: HashMap::new() });
             }
             BlockContent::Counts(block) => {
-                let counts = block.unpack();
+                let counts = block.decode_counts();
                 self.add_counts(offset, &header, (block.image, block.place), "counts", |unit| counts.map(|c| unit.executions = c));
             }
             BlockContent::Events(EventsBlock { image, place, events }) => {
@@ -282,7 +290,7 @@ impl<'a> ProfileAssembler<'a> {
                 self.add_counts(offset, &header, (image, place), "events", |unit| events.map(|e| unit.events = e));
             }
             BlockContent::Times(block) => {
-                let times = block.unpack();
+                let times = block.decode_counts();
                 self.add_counts(offset, &header, (block.image, block.place), "times", |unit| times.map(|t| unit.first_seen = t));
             }
         }
@@ -310,7 +318,7 @@ impl<'a> ProfileAssembler<'a> {
         }
     }
 
-    fn finish(mut self, length: u64) -> Recovered {
+    fn into_recovered_profile(mut self, length: u64) -> RecoveredProfile {
         if !self.complete {
             self.add_loss(length, "the end block is missing".into());
         }
@@ -319,7 +327,7 @@ impl<'a> ProfileAssembler<'a> {
         }
         let images = std::mem::take(&mut self.images).into_iter().map(|pending| self.finish_image(pending)).collect();
         let profile = Profile { run: self.run.unwrap_or_default(), images, sampling: self.sampling };
-        Recovered { profile, lost: self.lost }
+        RecoveredProfile { profile, lost: self.lost }
     }
 
     fn finish_image(&mut self, mut pending: PendingImage) -> ImageProfile {
@@ -353,6 +361,6 @@ impl<'a> ProfileAssembler<'a> {
     }
 
     fn add_loss(&mut self, offset: u64, what: String) {
-        self.lost.push(LostPart { offset, what });
+        self.lost.push(LostProfilePart { offset, what });
     }
 }

@@ -12,9 +12,9 @@ mod differences;
 pub mod edges;
 mod measurements;
 
-pub use copy_edges::CopyEdges;
+pub use copy_edges::CopyToProgramEdges;
 pub use differences::{edge_differences, path_differences};
-pub use measurements::{CopyMeasurements, CopyTimes, counted_hits};
+pub use measurements::{CopyMeasurements, CopyTimes, counted_probe_hits};
 
 use crate::counts::Counts;
 use crate::model::{ImageProfile, ProcessEnding, Profile, Run, UnitProfile};
@@ -139,7 +139,7 @@ pub struct MergedCopies {
 /// made from this program.
 pub fn merge_copies(program: &PartitionedProgram, run: Run, copies: &[Profile]) -> Result<MergedCopies, CopiesError> {
     // The profile of a copy has no image if none of the copy's functions was executed.
-    let own: Vec<Option<&ImageProfile>> = copies.iter().map(|copy| copy.images.iter().find(|i| is_copy(i))).collect();
+    let own: Vec<Option<&ImageProfile>> = copies.iter().map(|copy| copy.images.iter().find(|i| is_image_of_copy(i))).collect();
     if own.iter().all(Option::is_none) {
         return Err(CopiesError::Nothing);
     }
@@ -166,10 +166,10 @@ pub fn merge_copies(program: &PartitionedProgram, run: Run, copies: &[Profile]) 
     let PartitionedProgram { identity, path, build_id, .. } = program.clone();
     merged.profile.images.push(ImageProfile { identity, path, build_id, units });
     merged.add_full_images(copies);
-    if let Some(end) = SignalEnd::from_copies(copies) {
-        let is_expected = |at: &CopyDivergence| end == SignalEnd::FromOutside || at.may_be_interruption();
+    if let Some(end) = CopiesSignalEnd::from_copies(copies) {
+        let is_expected = |at: &CopyDivergence| end == CopiesSignalEnd::FromOutside || at.may_be_interruption();
         (merged.interrupted, merged.divergences) = merged.divergences.into_iter().partition(is_expected);
-        if end == SignalEnd::FromOutside {
+        if end == CopiesSignalEnd::FromOutside {
             merged.profile.run.interrupted = copies.len() as u64;
         }
     }
@@ -177,35 +177,35 @@ pub fn merge_copies(program: &PartitionedProgram, run: Run, copies: &[Profile]) 
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SignalEnd {
+enum CopiesSignalEnd {
     /// The signal came from another process, a timer or a resource limit, so each copy was interrupted at a different point.
     FromOutside,
     /// The program raised the signal itself, at a point that every copy reaches, or its exit status shows that a signal ended it.
     FromProgram,
 }
 
-impl SignalEnd {
+impl CopiesSignalEnd {
     /// Signals that an instruction of the program itself causes: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS.
     const SYNCHRONOUS_SIGNALS: [i32; 7] = [4, 5, 6, 7, 8, 11, 31];
 
     /// Returns the kind of signal that ended all copies; `None` if a copy ended differently from the others, or without a signal.
-    fn from_copies(copies: &[Profile]) -> Option<SignalEnd> {
+    fn from_copies(copies: &[Profile]) -> Option<CopiesSignalEnd> {
         let first = copies.first()?.run.ending?;
         if copies.iter().any(|copy| copy.run.ending != Some(first)) {
             return None;
         }
         match first {
-            ProcessEnding::Signal(signal) if !SignalEnd::SYNCHRONOUS_SIGNALS.contains(&signal) => Some(SignalEnd::FromOutside),
-            ProcessEnding::Signal(_) => Some(SignalEnd::FromProgram),
+            ProcessEnding::Signal(signal) if !CopiesSignalEnd::SYNCHRONOUS_SIGNALS.contains(&signal) => Some(CopiesSignalEnd::FromOutside),
+            ProcessEnding::Signal(_) => Some(CopiesSignalEnd::FromProgram),
             // Shells and signal handlers exit with status 128 + signal number. Only signals 1 to 15 are recognised, because larger values
             // are ordinary exit statuses.
-            ProcessEnding::Exit(status) => (129..=143).contains(&status).then_some(SignalEnd::FromProgram),
+            ProcessEnding::Exit(status) => (129..=143).contains(&status).then_some(CopiesSignalEnd::FromProgram),
         }
     }
 }
 
 /// Returns whether an image is one of several instrumented copies of a program, each of which counts some of the paths.
-pub fn is_copy(image: &ImageProfile) -> bool {
+pub fn is_image_of_copy(image: &ImageProfile) -> bool {
     image.units.iter().any(|u| parts::origin(&u.map).is_some())
 }
 
@@ -216,7 +216,7 @@ fn find_copied_unit(image: &ImageProfile, unit: Identity, occurrence: usize) -> 
 
 struct CopyFunctionCounts {
     copy: usize,
-    edges: CopyEdges,
+    edges: CopyToProgramEdges,
     /// Counts by path ID, as the original program numbers its paths.
     counts: BTreeMap<u64, u64>,
     /// Time of each path's first execution, by path ID of the original program; empty if the copy does not record times.
@@ -227,7 +227,7 @@ impl CopyFunctionCounts {
     /// Translates the counts of the copy's function `own` to the path IDs of the program's function `function`.
     fn new(copy: usize, function: &FunctionMap, own: &FunctionMap, unit: &UnitProfile) -> Result<CopyFunctionCounts, CopiesError> {
         let other = || CopiesError::OtherProgram { copy, function: function.name.clone() };
-        let edges = CopyEdges::new(function, own).ok_or_else(other)?;
+        let edges = CopyToProgramEdges::new(function, own).ok_or_else(other)?;
         let mut part = CopyFunctionCounts { copy, edges, counts: BTreeMap::new(), first_seen: Vec::new() };
         let mut counted = unit.counts_of(own).peekable();
         if counted.peek().is_some() {
@@ -235,7 +235,7 @@ impl CopyFunctionCounts {
             let numbering = own.numbering(&dag).map_err(|_| other())?;
             for (id, count) in counted {
                 let path = numbering.path(&dag, id).ok_or_else(other)?;
-                let whole = part.edges.program_id(function, &path);
+                let whole = part.edges.program_path_id(function, &path);
                 part.counts.insert(whole, count);
                 part.first_seen.extend(unit.first_seen(own, id).map(|time| (whole, time)));
             }
@@ -267,7 +267,7 @@ impl MergedCopies {
             [] => {}
             several if of_edges => {
                 several.iter().for_each(|part| counts.extend(&part.counts));
-                let parts: Vec<&CopyEdges> = several.iter().map(|p| &p.edges).collect();
+                let parts: Vec<&CopyToProgramEdges> = several.iter().map(|p| &p.edges).collect();
                 self.divergences.extend(edges::complete_edge_counts(function, &parts, &mut counts)?);
             }
             [only] => counts.clone_from(&only.counts),
@@ -275,7 +275,7 @@ impl MergedCopies {
                 let dag = function.dag()?;
                 let numbering = function.numbering(&dag)?;
                 self.merge_shared_paths(function, &dag, &numbering, several, &mut counts);
-                self.check_flow(function, &counts)?;
+                self.check_flow_conservation(function, &counts)?;
             }
         }
         Ok(counts)
@@ -310,7 +310,7 @@ impl MergedCopies {
     }
 
     /// Checks flow conservation: as many paths must begin after each cut edge as end with it.
-    fn check_flow(&mut self, function: &FunctionMap, counts: &BTreeMap<u64, u64>) -> Result<(), CopiesError> {
+    fn check_flow_conservation(&mut self, function: &FunctionMap, counts: &BTreeMap<u64, u64>) -> Result<(), CopiesError> {
         let paths = FunctionPaths::decode(function, counts.iter().map(|(id, count)| (*id, *count)))?;
         let missing = paths.lost.iter().map(|l| l.count).max_by_key(|c| c.unsigned_abs());
         self.divergences.extend(missing.map(|missing| CopyDivergence::Flow { function: function.name.clone(), missing: Some(missing) }));
@@ -319,7 +319,7 @@ impl MergedCopies {
 
     /// Compares the images that all copies count in full, such as shared libraries, and adds them to the profile.
     fn add_full_images(&mut self, copies: &[Profile]) {
-        let others = |p: &Profile| p.images.iter().filter(|i| !is_copy(i)).cloned().collect::<Vec<ImageProfile>>();
+        let others = |p: &Profile| p.images.iter().filter(|i| !is_image_of_copy(i)).cloned().collect::<Vec<ImageProfile>>();
         let Some(first) = copies.first().map(others) else { return };
         for (copy, profile) in copies.iter().enumerate().skip(1) {
             let own = others(profile);

@@ -31,7 +31,7 @@ impl Counts {
     }
 
     /// Returns how often a counter's path was executed.
-    pub fn executions_of(&self, counter: u64) -> u64 {
+    pub fn executions_of_counter(&self, counter: u64) -> u64 {
         find_value(&self.executions, counter).unwrap_or(0)
     }
 
@@ -41,12 +41,12 @@ impl Counts {
     }
 
     /// Returns when a counter's path was first executed, in nanoseconds since 1970, if known.
-    pub fn first_seen_of(&self, counter: u64) -> Option<u64> {
+    pub fn first_seen_ns_of_counter(&self, counter: u64) -> Option<u64> {
         find_value(&self.first_seen, counter)
     }
 
     /// Returns the counters in a range that are not zero, with their executions, in ascending order.
-    pub fn in_range(&self, counters: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
+    pub fn counters_in_range(&self, counters: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
         let from = self.executions.partition_point(|c| c.0 < counters.start);
         self.executions[from..].iter().copied().take_while(move |c| c.0 < counters.end)
     }
@@ -86,10 +86,13 @@ mod tests {
         let mut one = Counts { executions: vec![(1, 2), (5, 1)], events: vec![(1, events(7))], first_seen: vec![(1, 90)] };
         let other = Counts { executions: vec![(1, 3), (9, 4)], events: vec![(1, events(-2))], first_seen: vec![(1, 80), (9, 1)] };
         one.merge(&other);
-        assert_eq!((one.executions_of(1), one.executions_of(5), one.executions_of(9), one.executions_of(2)), (5, 1, 4, 0));
+        assert_eq!(
+            (one.executions_of_counter(1), one.executions_of_counter(5), one.executions_of_counter(9), one.executions_of_counter(2)),
+            (5, 1, 4, 0)
+        );
         assert_eq!((one.events_of(1), one.events_of(5)), (PathEvents { sum: 5, squares: 2 }, PathEvents::default()));
-        assert_eq!((one.first_seen_of(1), one.first_seen_of(5)), (Some(80), None));
-        assert_eq!(one.in_range(2..9).collect::<Vec<_>>(), [(5, 1)]);
+        assert_eq!((one.first_seen_ns_of_counter(1), one.first_seen_ns_of_counter(5)), (Some(80), None));
+        assert_eq!(one.counters_in_range(2..9).collect::<Vec<_>>(), [(5, 1)]);
         one.retain(|counter| counter != 1);
         assert_eq!(one, Counts { executions: vec![(5, 1), (9, 4)], events: Vec::new(), first_seen: vec![(9, 1)] });
     }

@@ -51,10 +51,10 @@ impl<'m> UnitDecoder<'m> {
         self.sums.add_wide(index, value);
     }
 
-    pub fn finish(self) -> Result<DecodedCounters, MapError> {
-        let (words, overflow) = self.sums.finish();
+    pub fn into_decoded_counters(self) -> Result<DecodedCounters, MapError> {
+        let (words, overflow) = self.sums.into_sparse_sums();
         let (words, events) = match self.map.events() {
-            Some(_) => sums::split_cells(&words, &overflow),
+            Some(_) => sums::split_cells_into_counts_and_events(&words, &overflow),
             None => (words, Vec::new()),
         };
         let mut executions = self.tables.sums;
@@ -64,14 +64,14 @@ impl<'m> UnitDecoder<'m> {
             sums.entry(counter).and_modify(|sum| *sum = sum.add(events)).or_insert(events);
         })?;
         let events = sums.into_iter().filter(|(_, events)| *events != PathEvents::default()).collect();
-        let counts = Counts { executions: executions.finish().0, events, first_seen: self.times.first.into_iter().collect() };
+        let counts = Counts { executions: executions.into_sparse_sums().0, events, first_seen: self.times.first.into_iter().collect() };
         Ok(DecodedCounters { counts, invalid_cells: self.tables.invalid })
     }
 }
 
 /// Calls `put` with each counter and its value. `words` are pairs of index and value, summed over the regions and sorted by index.
 fn for_each_counter<'m, T: Copy>(map: &'m UnitMap, words: &[(u64, T)], mut put: impl FnMut(u64, T)) -> Result<(), MapError> {
-    let coded = |f: &'m FunctionMap| Some((observe::words_to_translate(&f.storage)?, f));
+    let coded = |f: &'m FunctionMap| Some((observe::word_range_to_translate(&f.storage)?, f));
     let mut functions: Vec<(Range<u64>, &FunctionMap)> = map.functions.iter().filter_map(coded).collect();
     functions.sort_by_key(|(range, _)| range.start);
     let mut rest = words;

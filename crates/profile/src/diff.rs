@@ -31,10 +31,10 @@ pub struct DiffOptions {
 
 /// The differences of two profiles.
 #[derive(Clone, Debug, Default)]
-pub struct ProfileDiff {
-    /// Functions that changed, in descending order of [`FunctionDiff::weight`]. Includes functions of which only one profile has
+pub struct ProfileDifference {
+    /// Functions that changed, in descending order of [`FunctionDifference::weight`]. Includes functions of which only one profile has
     /// unfinished paths.
-    pub functions: Vec<FunctionDiff>,
+    pub functions: Vec<FunctionDifference>,
     /// Number of functions that both profiles have.
     pub compared: usize,
     /// Functions executed in the first profile that have no counterpart in the second, by name.
@@ -42,20 +42,20 @@ pub struct ProfileDiff {
     /// Functions executed in the second profile that have no counterpart in the first, by name.
     pub only_after: Vec<String>,
     /// Functions of the first profile that have no counterpart in the second, whether they were executed or not.
-    pub unmatched_before: Vec<FunctionPlace>,
+    pub unmatched_before: Vec<UnitAndFunctionIndex>,
     /// Functions of the second profile that have no counterpart in the first, whether they were executed or not.
-    pub unmatched_after: Vec<FunctionPlace>,
+    pub unmatched_after: Vec<UnitAndFunctionIndex>,
     /// Overlap of the two profiles' path frequencies.
-    pub overlap: Overlap,
+    pub overlap: ProfileOverlap,
 }
 
 /// A function's position in a profile: the identity of its unit, and its index in the unit's map.
-pub type FunctionPlace = (Identity, usize);
+pub type UnitAndFunctionIndex = (Identity, usize);
 
 /// Overlap of two profiles, from 0 (no common path) to 1 (equal shares): the sum over all paths of the smaller of the path's two shares of
 /// the program. Functions that could not be compared contribute 0. Sampled profiles are compared by their estimates.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Overlap {
+pub struct ProfileOverlap {
     /// Overlap, where a path's share is its fraction of all path executions.
     pub executions: f64,
     /// Overlap, where a path's share is its fraction of all executed instructions.
@@ -64,7 +64,7 @@ pub struct Overlap {
 
 /// Differences in one function.
 #[derive(Clone, Debug)]
-pub struct FunctionDiff {
+pub struct FunctionDifference {
     /// Path of the function's executable or shared library in the second profile.
     pub image: String,
     /// Map of the function's unit in the second profile.
@@ -113,7 +113,7 @@ pub struct PathDiff {
     pub blocks: Vec<Node>,
 }
 
-impl FunctionDiff {
+impl FunctionDifference {
     /// Returns the function's map.
     pub fn map(&self) -> &FunctionMap {
         &self.unit.functions[self.function]
@@ -134,26 +134,26 @@ impl PathDiff {
 
 /// Compares two profiles. Each is paired with the name that messages use for it. Fails if the profiles are of different builds (unless
 /// `options` allows that), have no image in common, or contain a corrupt map.
-pub fn diff(before: (&str, &Profile), after: (&str, &Profile), options: &DiffOptions) -> Result<ProfileDiff, ProfileError> {
+pub fn diff(before: (&str, &Profile), after: (&str, &Profile), options: &DiffOptions) -> Result<ProfileDifference, ProfileError> {
     if !options.across_builds {
         check_builds(before, after)?;
     }
     let single_image = before.1.images.len() == 1 && after.1.images.len() == 1;
     let (old, new) = (DecodedProfile::new(before, options, single_image)?, DecodedProfile::new(after, options, single_image)?);
-    let mut keys: Vec<&DiffKey> = old.functions.keys().chain(new.functions.keys()).collect();
+    let mut keys: Vec<&FunctionMatchKey> = old.functions.keys().chain(new.functions.keys()).collect();
     keys.sort();
     keys.dedup();
-    let mut diff = ProfileDiff::default();
+    let mut diff = ProfileDifference::default();
     for key in keys {
         match (old.functions.get(key), new.functions.get(key)) {
-            (Some(a), Some(b)) if are_same_code(a.map(), b.map()) => {
+            (Some(a), Some(b)) if have_same_code(a.map(), b.map()) => {
                 diff.compared += 1;
                 diff.overlap.add(a, b, &old, &new);
                 diff.functions.extend(diff_function(a, b, (old.instructions, new.instructions), options));
             }
             (a, b) => {
-                diff.only_before.extend(a.and_then(DecodedFunction::name_if_executed));
-                diff.only_after.extend(b.and_then(DecodedFunction::name_if_executed));
+                diff.only_before.extend(a.and_then(DecodedFunction::function_name_if_executed));
+                diff.only_after.extend(b.and_then(DecodedFunction::function_name_if_executed));
                 diff.unmatched_before.extend(a.map(DecodedFunction::place));
                 diff.unmatched_after.extend(b.map(DecodedFunction::place));
             }
@@ -198,10 +198,10 @@ fn check_builds(before: (&str, &Profile), after: (&str, &Profile)) -> Result<(),
 /// Key by which functions of two profiles are matched: image, unit, function name, and a number that distinguishes functions for which
 /// these three are equal. Image and unit are identities. Across builds, they are the image's file name (empty if there is only one image)
 /// and the unit's source file instead.
-type DiffKey = (String, String, String, usize);
+type FunctionMatchKey = (String, String, String, usize);
 
 struct DecodedProfile<'a> {
-    functions: BTreeMap<DiffKey, DecodedFunction<'a>>,
+    functions: BTreeMap<FunctionMatchKey, DecodedFunction<'a>>,
     /// Number of instructions executed on complete paths.
     instructions: u128,
     /// Numbers of executions and of instructions of all complete paths, estimated if the profile was sampled. Only the ratios of estimates
@@ -223,7 +223,7 @@ struct DecodedFunction<'a> {
 fn estimate_executions(profile: &Profile, image: &ImageProfile, unit: &UnitProfile, map: &FunctionMap, paths: &FunctionPaths) -> Vec<f64> {
     let bursts = profile.sampling.as_ref().and_then(Sampling::bursts).filter(|_| unit.map.experiment.is_sampled());
     let estimate = |p: &PathCount| match bursts {
-        Some(bursts) => bursts.weighted(image.identity, unit.unit, map.first_counter + p.id, p.count),
+        Some(bursts) => bursts.weighted_count(image.identity, unit.unit, map.first_counter + p.id, p.count),
         None => p.count as f64,
     };
     paths.complete.iter().map(estimate).collect()
@@ -264,7 +264,7 @@ impl<'a> DecodedProfile<'a> {
     }
 }
 
-impl Overlap {
+impl ProfileOverlap {
     fn add(&mut self, old: &DecodedFunction, new: &DecodedFunction, before: &DecodedProfile, after: &DecodedProfile) {
         let executions: HashMap<u64, f64> = old.paths.complete.iter().map(|p| p.id).zip(old.estimated.iter().copied()).collect();
         let share = |part: f64, whole: f64| if whole == 0.0 { 0.0 } else { part / whole };
@@ -282,28 +282,33 @@ impl DecodedFunction<'_> {
         &self.unit.map.functions[self.function]
     }
 
-    fn place(&self) -> FunctionPlace {
+    fn place(&self) -> UnitAndFunctionIndex {
         (self.unit.unit, self.function)
     }
 
-    fn name_if_executed(&self) -> Option<String> {
-        let is_executed = !self.paths.complete.is_empty() || !self.paths.all_finished();
+    fn function_name_if_executed(&self) -> Option<String> {
+        let is_executed = !self.paths.complete.is_empty() || !self.paths.are_all_paths_finished();
         is_executed.then(|| self.map().plain_name().to_owned())
     }
 
-    fn unfinished(&self) -> i64 {
+    fn unfinished_path_count(&self) -> i64 {
         self.paths.unfinished.iter().fold(0, |sum, u| sum.saturating_add(u.count))
     }
 }
 
 /// Returns whether equal path IDs of two functions denote the same path through the same code. The source lines may differ.
-fn are_same_code(one: &FunctionMap, other: &FunctionMap) -> bool {
+fn have_same_code(one: &FunctionMap, other: &FunctionMap) -> bool {
     let blocks = |f: &FunctionMap| f.blocks.iter().map(|b| (b.instructions, b.kind)).collect::<Vec<_>>();
     std::ptr::eq(one, other)
         || (one.graph == other.graph && one.dag == other.dag && one.values == other.values && blocks(one) == blocks(other))
 }
 
-fn diff_function(old: &DecodedFunction, new: &DecodedFunction, programs: (u128, u128), options: &DiffOptions) -> Option<FunctionDiff> {
+fn diff_function(
+    old: &DecodedFunction,
+    new: &DecodedFunction,
+    programs: (u128, u128),
+    options: &DiffOptions,
+) -> Option<FunctionDifference> {
     let totals = (old.paths.total(), new.paths.total());
     let mut pairs = BTreeMap::<u64, PathPair>::new();
     for path in &old.paths.complete {
@@ -314,8 +319,8 @@ fn diff_function(old: &DecodedFunction, new: &DecodedFunction, programs: (u128, 
     }
     let mut paths: Vec<PathDiff> =
         pairs.into_values().filter_map(|pair| diff_path(new.map(), pair, totals, programs)).filter(|p| is_reported(p, options)).collect();
-    let entries = (old.paths.entries(), new.paths.entries());
-    let unfinished = (old.unfinished(), new.unfinished());
+    let entries = (old.paths.call_count(), new.paths.call_count());
+    let unfinished = (old.unfinished_path_count(), new.unfinished_path_count());
     let unfinished_differs = (unfinished.0 == 0) != (unfinished.1 == 0);
     let counted = options.report_counts && (entries.0 != entries.1 || unfinished.0 != unfinished.1);
     if paths.is_empty() && !unfinished_differs && !counted {
@@ -326,7 +331,7 @@ fn diff_function(old: &DecodedFunction, new: &DecodedFunction, programs: (u128, 
     });
     let weight = paths.iter().map(PathDiff::program_change).sum();
     let (image, unit, function) = (new.image.path.clone(), new.unit.map.clone(), new.function);
-    Some(FunctionDiff { image, unit, function, entries, executions: totals, unfinished, paths, weight })
+    Some(FunctionDifference { image, unit, function, entries, executions: totals, unfinished, paths, weight })
 }
 
 struct PathPair<'a> {

@@ -8,7 +8,7 @@
 
 mod values;
 
-pub use values::{CallTarget, ProfiledValue, Targets};
+pub use values::{CallTarget, CallTargetsByOffset, ProfiledValue};
 
 use crate::forks::balance_forks;
 use crate::model::{ImageProfile, Profile, UnitProfile};
@@ -42,7 +42,7 @@ pub struct FunctionEdges {
     /// Bitmap of the executed MC/DC test vectors, in LLVM's layout.
     pub bitmap: Vec<u8>,
     /// Profiled values, indexed by LLVM's value kind and then by site.
-    pub values: [Vec<SiteValues>; 3],
+    pub values: [Vec<SiteValueCounts>; 3],
 }
 
 impl FunctionEdges {
@@ -56,7 +56,7 @@ impl FunctionEdges {
 }
 
 /// Values and their counts at one site, most frequent first.
-pub type SiteValues = Vec<(ProfiledValue, u64)>;
+pub type SiteValueCounts = Vec<(ProfiledValue, u64)>;
 
 /// Reason why an edge profile cannot be computed.
 #[derive(Debug, thiserror::Error)]
@@ -97,20 +97,20 @@ pub(crate) type ProfileFunctions = BTreeMap<(u64, u64), EdgeCounters>;
 impl EdgeCounts {
     /// Computes the values of all counters. `targets` returns the functions of an image, among which the callees of indirect calls are
     /// looked up. Fails if the program was built without placeholders or for different profile versions, or if a map is corrupt.
-    pub fn new(profile: &Profile, targets: &dyn Fn(&ImageProfile) -> Targets) -> Result<EdgeCounts, EdgeError> {
+    pub fn new(profile: &Profile, targets: &dyn Fn(&ImageProfile) -> CallTargetsByOffset) -> Result<EdgeCounts, EdgeError> {
         let mut sum = CounterSums::default();
         profile.images.iter().flat_map(|image| &image.units).try_for_each(|unit| sum.add(unit))?;
         for image in &profile.images {
             add_values(&mut sum.values, image, targets(image))?;
         }
-        sum.finish()
+        sum.into_edge_counts()
     }
 
     /// Computes the counter values of a single image, without profiled values. Fails like [`EdgeCounts::new`].
     pub fn from_image(image: &ImageProfile) -> Result<EdgeCounts, EdgeError> {
         let mut sum = CounterSums::default();
         image.units.iter().try_for_each(|unit| sum.add(unit))?;
-        sum.finish()
+        sum.into_edge_counts()
     }
 }
 
@@ -136,11 +136,11 @@ impl CounterSums {
                 return Err(EdgeError::Versions { one, other: edges.version });
             }
         }
-        self.names.extend(edges.names.iter().map(|n| (hash_name(n), n.clone())));
+        self.names.extend(edges.names.iter().map(|n| (hash_function_name(n), n.clone())));
         add_unit(&mut self.values, unit, edges)
     }
 
-    fn finish(mut self) -> Result<EdgeCounts, EdgeError> {
+    fn into_edge_counts(mut self) -> Result<EdgeCounts, EdgeError> {
         let version = self.version.ok_or(EdgeError::NoPlaceholders)?;
         self.without_placeholders.sort();
         self.without_placeholders.dedup();
@@ -153,7 +153,7 @@ fn build_functions(all: ProfileFunctions, names: &HashMap<u64, String>) -> Resul
     for ((name, hash), known) in all {
         let name = names.get(&name).ok_or(EdgeError::Corrupt { unit: format!("{name:#x}"), what: "a function without a name" })?.clone();
         let counts = known.counters.into_iter().map(|v| v.clamp(0, i128::from(u64::MAX)) as u64).collect();
-        let bitmap = known.bits.chunks(8).map(pack_bits).collect();
+        let bitmap = known.bits.chunks(8).map(counter_bit_mask).collect();
         functions.push(FunctionEdges { name, hash, counts, bitmap, values: known.values.map(sort_sites) });
     }
     functions.sort_by(|a, b| (&a.name, a.hash).cmp(&(&b.name, b.hash)));
@@ -161,12 +161,12 @@ fn build_functions(all: ProfileFunctions, names: &HashMap<u64, String>) -> Resul
 }
 
 /// Packs up to eight counts into a byte, lowest bit first. A bit is set if its count is positive.
-fn pack_bits(counts: &[i128]) -> u8 {
+fn counter_bit_mask(counts: &[i128]) -> u8 {
     counts.iter().rev().fold(0, |byte, count| byte << 1 | u8::from(*count > 0))
 }
 
 /// Computes LLVM's hash of a function name.
-fn hash_name(name: &str) -> u64 {
+fn hash_function_name(name: &str) -> u64 {
     let digest = Md5::digest(name.as_bytes());
     u64::from_le_bytes(digest[..8].try_into().expect("eight bytes"))
 }
@@ -204,7 +204,7 @@ fn add_unit(all: &mut ProfileFunctions, unit: &UnitProfile, edges: &EdgeProfile)
         }
     }
     for own in &edges.own {
-        for (at, count) in unit.counts.in_range(own.first..own.first.saturating_add(u64::from(own.count))) {
+        for (at, count) in unit.counts.counters_in_range(own.first..own.first.saturating_add(u64::from(own.count))) {
             let index = own.counter.index + (at - own.first) as u32;
             add(EdgeCounter { index, ..own.counter }, i128::from(count))?;
         }

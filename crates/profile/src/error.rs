@@ -8,7 +8,7 @@ use trodden_unit::{Identity, MapError};
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum ProfileError {
-    #[error("cannot {action} {path}: {source}{}", advice(source))]
+    #[error("cannot {action} {path}: {source}{}", advice_on_io_error(source))]
     Io {
         path: PathBuf,
         /// The failed operation, as a verb (`read` or `write`).
@@ -111,7 +111,7 @@ impl ProfileError {
 }
 
 /// Returns advice on an I/O error, to be appended to the message.
-fn advice(error: &io::Error) -> &'static str {
+fn advice_on_io_error(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "; check the name",
         io::ErrorKind::PermissionDenied => "; check its permissions",

@@ -21,8 +21,8 @@ pub fn balance_forks(function: &FunctionMap, paths: &FunctionPaths, forks: &[Edg
     }
     let mut balanced = paths.clone();
     balanced.unfinished.retain(|prefix| prefix.count > 0);
-    balanced.derive_counts(function, &function.dag()?);
-    let extra_starts = find_extra_starts(function, &balanced, forks);
+    balanced.derive_block_and_edge_counts(function, &function.dag()?);
+    let extra_starts = count_extra_starts_after_forks(function, &balanced, forks);
     if extra_starts.is_empty() && balanced.unfinished.len() == paths.unfinished.len() {
         return Ok(None);
     }
@@ -38,7 +38,7 @@ pub fn balance_forks(function: &FunctionMap, paths: &FunctionPaths, forks: &[Edg
 
 /// Returns the blocks after cut edges at which more paths begin than end because of forks, with the excess of paths that begin. Cut edges
 /// are the edges at which paths are divided, such as back edges.
-fn find_extra_starts(function: &FunctionMap, paths: &FunctionPaths, forks: &[Edge]) -> BTreeMap<Node, u64> {
+fn count_extra_starts_after_forks(function: &FunctionMap, paths: &FunctionPaths, forks: &[Edge]) -> BTreeMap<Node, u64> {
     let is_after_fork = |head: Node| forks.iter().any(|edge| function.graph.get_edge(*edge).is_some_and(|e| e.to == head));
     // Blocks after `setjmp` are excluded, although it also returns twice: LLVM's own counters count both returns, since they happen in one
     // process.

@@ -4,7 +4,7 @@
 //! the same path but different identities are different builds, whose path IDs must not be mixed: the second profile is rejected, or on
 //! request both builds are kept as separate images. Profiles of different programs can be merged, since a suite may test several programs.
 
-use crate::container::{LostPart, Maps};
+use crate::container::{LostProfilePart, UnitMapsByIdentity};
 use crate::error::ProfileError;
 use crate::model::{ImageProfile, Profile, Run};
 use crate::sampling::{BurstSampling, Sampling};
@@ -28,7 +28,7 @@ const MAX_SHARE_DIFFERENCE: f64 = 0.25;
 
 /// Merges profiles, which are added one after the other.
 #[derive(Debug, Default)]
-pub struct Merger {
+pub struct ProfileMerger {
     builds: BuildPolicy,
     run: Option<Run>,
     sampling: Option<Sampling>,
@@ -57,7 +57,7 @@ pub struct MergedProfile {
     /// Files that could not be merged, with the reasons.
     pub refused: Vec<(PathBuf, ProfileError)>,
     /// Corrupt files with their lost parts. Only the intact parts of these files were merged.
-    pub corrupt: Vec<(PathBuf, Vec<LostPart>)>,
+    pub corrupt: Vec<(PathBuf, Vec<LostProfilePart>)>,
 }
 
 /// Merges stored profiles. Calls `progress` after each file, with the number of files processed so far.
@@ -66,12 +66,12 @@ pub fn merge_files<P: AsRef<Path>>(
     builds: BuildPolicy,
     mut progress: impl FnMut(usize),
 ) -> MergedProfile {
-    let mut merger = Merger::new(builds);
-    let mut maps = Maps::new();
+    let mut merger = ProfileMerger::new(builds);
+    let mut maps = UnitMapsByIdentity::new();
     let (mut files, mut refused, mut corrupt) = (0, Vec::new(), Vec::new());
     for path in paths {
         let path = path.as_ref();
-        let added = Profile::recover_sharing(path, &mut maps)
+        let added = Profile::recover_with_shared_maps(path, &mut maps)
             .and_then(|found| merger.add(&path.display().to_string(), found.profile).map(|()| found.lost));
         match added {
             Ok(lost) => {
@@ -82,13 +82,13 @@ pub fn merge_files<P: AsRef<Path>>(
         }
         progress(files + refused.len());
     }
-    MergedProfile { profile: merger.finish(), files, refused, corrupt }
+    MergedProfile { profile: merger.into_merged_profile(), files, refused, corrupt }
 }
 
-impl Merger {
+impl ProfileMerger {
     /// Creates a merger that contains no profile yet.
-    pub fn new(builds: BuildPolicy) -> Merger {
-        Merger { builds, ..Merger::default() }
+    pub fn new(builds: BuildPolicy) -> ProfileMerger {
+        ProfileMerger { builds, ..ProfileMerger::default() }
     }
 
     /// Adds a profile, which error messages call `name`. Fails, without adding anything, if the profile has a different build of an image
@@ -115,7 +115,7 @@ impl Merger {
     }
 
     /// Returns the merged profile; `None` if no profile was added.
-    pub fn finish(self) -> Option<Profile> {
+    pub fn into_merged_profile(self) -> Option<Profile> {
         let images = self.images.into_iter().map(|i| i.profile).collect();
         let sampling = self.sampling;
         self.run.map(|run| Profile { run, images, sampling })

@@ -91,7 +91,7 @@ impl UnitProfile {
     /// Returns the nonzero counts of a function of this unit, as pairs of path ID and count, sorted by path ID.
     pub fn counts_of<'a>(&'a self, function: &FunctionMap) -> impl Iterator<Item = (u64, u64)> + use<'a> {
         let first = function.first_counter;
-        self.counts.in_range(first..first.saturating_add(function.counters)).map(move |(at, count)| (at - first, count))
+        self.counts.counters_in_range(first..first.saturating_add(function.counters)).map(move |(at, count)| (at - first, count))
     }
 
     /// Returns the events on a path of a function of this unit.
@@ -101,7 +101,7 @@ impl UnitProfile {
 
     /// Returns when a function's path was first executed, in nanoseconds since 1970, if known.
     pub fn first_seen(&self, function: &FunctionMap, path: u64) -> Option<u64> {
-        self.counts.first_seen_of(function.first_counter.saturating_add(path))
+        self.counts.first_seen_ns_of_counter(function.first_counter.saturating_add(path))
     }
 
     /// Decodes the executed paths of a function; `None` if the function has no counts.
@@ -116,7 +116,7 @@ impl UnitProfile {
     /// Returns the number of executions of a function for which the path is unknown, because its hash table was full or its numbering omits
     /// paths.
     pub fn unattributed(&self, function: &FunctionMap) -> u64 {
-        self.counts.in_range(function.unattributed()).fold(0, |sum, c| sum.saturating_add(c.1))
+        self.counts.counters_in_range(function.unattributed()).fold(0, |sum, c| sum.saturating_add(c.1))
     }
 }
 

@@ -18,7 +18,7 @@ pub struct FunctionPaths {
     /// Unfinished paths, by ID.
     pub unfinished: Vec<UnfinishedPath>,
     /// Executions that neither completed a path nor ended at a call: a signal interrupted them, and the program ended or jumped elsewhere.
-    pub lost: Vec<LostPath>,
+    pub lost: Vec<LostPathFragment>,
     /// Number of executions of each block, on complete and unfinished paths.
     pub blocks: Vec<u64>,
     /// Number of executions of each edge in the function's graph. Always 0 for `Reach` edges, since control never takes them.
@@ -121,7 +121,7 @@ impl<'p> From<&'p UnfinishedPath> for CountedPath<'p> {
 
 /// Paths that began after a cut edge, at the same block, and neither completed nor ended at a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LostPath {
+pub struct LostPathFragment {
     /// The block where the paths began.
     pub head: Node,
     /// Number of executions. Negative if a forked process continued paths that its parent had begun.
@@ -151,7 +151,7 @@ impl FunctionPaths {
         };
         let mut paths = FunctionPaths { complete, unfinished, lost: Vec::new(), blocks: Vec::new(), edges: Vec::new() };
         paths.complete.sort_by_key(|p| (Reverse(p.count), p.id));
-        paths.derive_counts(function, &dag);
+        paths.derive_block_and_edge_counts(function, &dag);
         Ok(paths)
     }
 
@@ -166,7 +166,7 @@ impl FunctionPaths {
     }
 
     /// Returns the number of calls to the function.
-    pub fn entries(&self) -> u64 {
+    pub fn call_count(&self) -> u64 {
         self.blocks.first().copied().unwrap_or(0)
     }
 
@@ -176,12 +176,12 @@ impl FunctionPaths {
     }
 
     /// Returns whether every path that began was completed.
-    pub fn all_finished(&self) -> bool {
+    pub fn are_all_paths_finished(&self) -> bool {
         self.unfinished.is_empty() && self.lost.is_empty()
     }
 
     /// Computes the numbers of executions of blocks and edges, and the lost paths, from the complete and unfinished paths.
-    pub(crate) fn derive_counts(&mut self, function: &FunctionMap, dag: &Dag) {
+    pub(crate) fn derive_block_and_edge_counts(&mut self, function: &FunctionMap, dag: &Dag) {
         let mut blocks = vec![0i128; function.blocks.len()];
         let mut edges = vec![0i128; function.graph.edge_count()];
         let mut imbalance = HashMap::<Node, i128>::new();
@@ -209,7 +209,7 @@ impl FunctionPaths {
         self.lost = imbalance
             .into_iter()
             .filter(|(head, n)| *n != 0 && is_balanced(head))
-            .map(|(head, n)| LostPath { head, count: clamp_to_i64(n) })
+            .map(|(head, n)| LostPathFragment { head, count: clamp_to_i64(n) })
             .collect();
         self.lost.sort_by_key(|l| l.head);
         self.blocks = blocks.into_iter().map(clamp_to_u64).collect();
@@ -240,7 +240,7 @@ impl<'a> PathDecoder<'a> {
     /// Creates a decoder for a function's paths.
     pub fn from_function(function: &'a FunctionMap) -> Result<PathDecoder<'a>, MapError> {
         let dag = function.dag()?;
-        check_ends(function, &dag).map_err(|what| function.inconsistency(what))?;
+        check_path_ends(function, &dag).map_err(|what| function.inconsistency(what))?;
         let numbering = function.numbering(&dag)?;
         Ok(PathDecoder { function, dag, numbering })
     }
@@ -356,7 +356,7 @@ impl<'a> CallPrefixes<'a> {
             let DagEdge { from: at, origin, .. } = self.dag.edge(*edge);
             // A path that begins after a cut edge starts with a dummy edge from the entry block, which is not part of the path.
             if self.reach[at.index()].is_some() && !matches!(origin, Origin::Enter(_)) {
-                *self.remaining_at(at, sum) -= count;
+                *self.remaining_count_at(at, sum) -= count;
             }
             sum += self.values[edge.index()];
         }
@@ -365,17 +365,17 @@ impl<'a> CallPrefixes<'a> {
     fn add_prefix(&mut self, path: &[DagEdgeId], count: i128) {
         let at = path.last().map_or(self.dag.entry(), |e| self.dag.edge(*e).to);
         let sum = path.iter().map(|e| self.values[e.index()]).sum();
-        *self.remaining_at(at, sum) += count;
+        *self.remaining_count_at(at, sum) += count;
     }
 
-    fn remaining_at(&mut self, at: Node, sum: i64) -> &mut i128 {
+    fn remaining_count_at(&mut self, at: Node, sum: i64) -> &mut i128 {
         self.remaining.entry((Reverse(self.position[at.index()]), sum)).or_default()
     }
 }
 
 /// Checks the assumptions of the decoder: no path begins at the exit, and every `Reach` edge ends its path, because prefixes are decoded by
 /// appending this edge.
-fn check_ends(function: &FunctionMap, dag: &Dag) -> Result<(), String> {
+fn check_path_ends(function: &FunctionMap, dag: &Dag) -> Result<(), String> {
     let begins_at_exit = |e: &DagEdge| matches!(e.origin, Origin::Enter(_)) && e.to == dag.exit();
     if let Some(bad) = dag.edges().iter().position(begins_at_exit) {
         return Err(format!("edge {bad} of its path graph begins a path at the exit"));

@@ -12,32 +12,32 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// Name of the folder of a run store.
-pub const RUN_STORE: &str = ".trodden";
+pub const RUN_STORE_FOLDER: &str = ".trodden";
 const FOLDER_MODE: u32 = 0o700;
 
 /// The run store that the user chose for the whole process; unset if trodden searches for the store.
-static NAMED_STORE: OnceLock<PathBuf> = OnceLock::new();
+static RUN_STORE_NAMED_BY_USER: OnceLock<PathBuf> = OnceLock::new();
 
 /// Sets the run store for the whole process. Later calls have no effect.
-pub(crate) fn set_named_store(folder: PathBuf) {
-    let _ = NAMED_STORE.set(folder);
+pub(crate) fn set_run_store_named_by_user(folder: PathBuf) {
+    let _ = RUN_STORE_NAMED_BY_USER.set(folder);
 }
 
-pub(crate) fn named_store() -> Option<&'static Path> {
-    NAMED_STORE.get().map(PathBuf::as_path)
+pub(crate) fn run_store_named_by_user() -> Option<&'static Path> {
+    RUN_STORE_NAMED_BY_USER.get().map(PathBuf::as_path)
 }
 
 /// Returns the mode bits for new folders in `folder`: those of the run store that contains `folder`; outside run stores, access for the
 /// owner only.
-pub fn folder_mode(folder: &Path) -> u32 {
-    let is_store = |path: &&Path| path.ends_with(RUN_STORE) || named_store() == Some(*path);
+pub fn mode_for_new_folder(folder: &Path) -> u32 {
+    let is_store = |path: &&Path| path.ends_with(RUN_STORE_FOLDER) || run_store_named_by_user() == Some(*path);
     let store = folder.ancestors().find(is_store).and_then(|store| store.metadata().ok());
     store.map_or(FOLDER_MODE, |store| store.mode() & 0o7777)
 }
 
-/// Returns the mode bits for new files in `folder`, following the same rule as [`folder_mode`].
-pub fn file_mode(folder: &Path) -> u32 {
-    folder_mode(folder) & 0o666 | 0o600
+/// Returns the mode bits for new files in `folder`, following the same rule as [`mode_for_new_folder`].
+pub fn mode_for_new_file(folder: &Path) -> u32 {
+    mode_for_new_folder(folder) & 0o666 | 0o600
 }
 
 /// Creates a folder and its missing parents. Existing folders keep their permissions.
@@ -60,7 +60,7 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
 /// Creates a folder whose parent exists. Fails if the folder exists already, or cannot be created.
 pub fn create_new_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(FOLDER_MODE).create(path)?;
-    match folder_mode(path.parent().unwrap_or(path)) {
+    match mode_for_new_folder(path.parent().unwrap_or(path)) {
         FOLDER_MODE => Ok(()),
         // Sets the mode explicitly, since the umask would otherwise remove permissions of a shared store.
         mode => std::fs::set_permissions(path, Permissions::from_mode(mode)),
@@ -70,7 +70,7 @@ pub fn create_new_folder(path: &Path) -> io::Result<()> {
 /// Creates a file, or truncates an existing one, and sets its permissions.
 pub fn create_file(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    let mode = file_mode(path.parent().unwrap_or(path));
+    let mode = mode_for_new_file(path.parent().unwrap_or(path));
     let there = file.metadata()?;
     // Only for regular files: pipes and devices keep their permissions.
     if there.is_file() && there.mode() & 0o777 != mode {
@@ -87,7 +87,7 @@ pub fn temporary_folder(prefix: &str) -> io::Result<TemporaryFolder> {
 
 /// Creates a temporary folder in `base`, which is removed like that of [`temporary_folder`].
 pub fn temporary_folder_in(base: &Path, prefix: &str) -> io::Result<TemporaryFolder> {
-    TemporaryFolder::create_in(base, prefix, folder_mode(base))
+    TemporaryFolder::create_in(base, prefix, mode_for_new_folder(base))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ mod calls;
 mod calls_of_program;
 mod program;
 
-pub use program::{ProcedureError, add_call_sites, add_estimates, edge_procedures, procedures};
+pub use program::{ProcedureError, add_call_sites, add_estimates, build_edge_procedures, procedures};
 
 use crate::paths::FunctionPaths;
 use std::collections::HashSet;
@@ -16,14 +16,14 @@ use trodden_partition::{ExecutedPath, Procedure};
 use trodden_unit::{EdgeKind, FunctionMap, MapError};
 
 /// Factor by which estimated frequencies, which are fractions, are multiplied before they are rounded to integers.
-const ESTIMATE_SCALE: f64 = 1024.0;
+const ESTIMATED_FREQUENCY_SCALE: f64 = 1024.0;
 /// Maximum of a scaled estimate. It keeps sums within 64 bits although nested loops and calls yield very high estimates.
-const MAX_ESTIMATE: f64 = (1u64 << 48) as f64;
+const MAX_ESTIMATED_FREQUENCY: f64 = (1u64 << 48) as f64;
 
 /// Converts a function and its counts, which are pairs of path ID and count. Fails if the map is corrupt, or an ID is out of range.
-pub fn measured_procedure(function: &FunctionMap, counts: &[(u64, u64)]) -> Result<Procedure, MapError> {
+pub fn build_measured_procedure(function: &FunctionMap, counts: &[(u64, u64)]) -> Result<Procedure, MapError> {
     let dag = function.dag()?;
-    let ends = CountingEdges::new(&dag);
+    let ends = PathCountingEdges::new(&dag);
     let mut frequencies = vec![0u64; dag.edges().len()];
     let mut add =
         |path: &[DagEdgeId], count: u64| path.iter().for_each(|e| frequencies[e.index()] = frequencies[e.index()].saturating_add(count));
@@ -31,7 +31,8 @@ pub fn measured_procedure(function: &FunctionMap, counts: &[(u64, u64)]) -> Resu
     // Negative counts of unfinished paths are taken as 0. They arise when forked processes complete paths that their parent began, and
     // these executions are already counted in the complete paths.
     decoded.all().for_each(|p| add(p.path, p.executions()));
-    let complete = decoded.complete.iter().map(|p| ExecutedPath { end: ends.find(&p.path), count: p.count, in_passing: false });
+    let complete =
+        decoded.complete.iter().map(|p| ExecutedPath { end: ends.counting_edge_of_path(&p.path), count: p.count, in_passing: false });
     let mut paths: Vec<ExecutedPath> = complete.collect();
     // An execution that reached a call that may not return was counted before the call. The edges of this prefix are already part of a path
     // above, so only its `Reach` edge remains to be added.
@@ -47,7 +48,7 @@ pub fn measured_procedure(function: &FunctionMap, counts: &[(u64, u64)]) -> Resu
 
 /// Converts a function whose map was changed so that each path is a single edge ([`crate::copies::edges`]). `known` are the decoded paths
 /// of the original function.
-pub fn edge_procedure(function: &FunctionMap, known: &FunctionPaths) -> Result<Procedure, MapError> {
+pub fn build_edge_procedure(function: &FunctionMap, known: &FunctionPaths) -> Result<Procedure, MapError> {
     let dag = function.dag()?;
     let executed = |node: Node| known.blocks.get(node.index()).copied().unwrap_or(0);
     let of = |edge: &DagEdge| match edge.origin {
@@ -72,7 +73,7 @@ fn block_frequencies(function: &FunctionMap) -> Frequencies {
 }
 
 /// Converts a function that has no counts into a procedure whose frequencies are estimated for the given number of calls.
-pub fn estimated_procedure(function: &FunctionMap, calls: f64) -> Result<Procedure, MapError> {
+pub fn build_estimated_procedure(function: &FunctionMap, calls: f64) -> Result<Procedure, MapError> {
     let (dag, estimate) = (function.dag()?, block_frequencies(function));
     let of = |edge: &DagEdge| match edge.origin {
         Origin::Real(e) if function.graph.kind(e) == EdgeKind::Reach => estimate.node(edge.from),
@@ -83,7 +84,8 @@ pub fn estimated_procedure(function: &FunctionMap, calls: f64) -> Result<Procedu
         }
         Origin::Stop(node) => estimate.node(node),
     };
-    let frequencies = dag.edges().iter().map(|e| (of(e) * calls * ESTIMATE_SCALE).round().min(MAX_ESTIMATE) as u64).collect();
+    let frequencies =
+        dag.edges().iter().map(|e| (of(e) * calls * ESTIMATED_FREQUENCY_SCALE).round().min(MAX_ESTIMATED_FREQUENCY) as u64).collect();
     Ok(Procedure { dag, frequencies, paths: Vec::new(), call_sites: None, unit: 0 })
 }
 
@@ -96,16 +98,16 @@ fn count_entry_edges(dag: &Dag, head: Node) -> f64 {
     dag.incoming(head).iter().filter(|e| matches!(dag.edge(**e).origin, Origin::Enter(_))).count().max(1) as f64
 }
 
-struct CountingEdges {
+struct PathCountingEdges {
     ends: DagEdgeSet,
 }
 
-impl CountingEdges {
-    fn new(dag: &Dag) -> CountingEdges {
-        CountingEdges { ends: DagEdgeSet::from_members(dag.edges().len(), PathEnds::from_dag(dag).edges().iter().copied()) }
+impl PathCountingEdges {
+    fn new(dag: &Dag) -> PathCountingEdges {
+        PathCountingEdges { ends: DagEdgeSet::from_members(dag.edges().len(), PathEnds::from_dag(dag).edges().iter().copied()) }
     }
 
-    fn find(&self, path: &[DagEdgeId]) -> DagEdgeId {
+    fn counting_edge_of_path(&self, path: &[DagEdgeId]) -> DagEdgeId {
         *path.iter().find(|e| self.ends.contains(**e)).expect("every path has an edge where it is counted")
     }
 }

@@ -23,7 +23,7 @@ use trodden_wire::{Checksum, LostReason, LostThreads, RAW_FILE_LENGTH_IF_NO_SPAC
 use trodden_wire::{region_holder_offset, region_lost_offset};
 
 /// Maximum number of units; a file with more is corrupt.
-const MAX_UNITS: u64 = 1 << 22;
+const MAX_UNITS_IN_RAW_FILE: u64 = 1 << 22;
 const MAX_PATH_BYTES: u64 = 1 << 16;
 /// Size of the read buffer in bytes; a multiple of the word size, 8.
 const READ_BUFFER_BYTES: usize = 1 << 17;
@@ -66,7 +66,7 @@ pub struct RawUnitCounts {
 
 impl RawUnitCounts {
     /// Returns the nonzero counters with their sums, including the excess over `u64::MAX`.
-    pub fn full_sums(&self) -> impl Iterator<Item = (u64, u128)> {
+    pub fn sums_with_overflow(&self) -> impl Iterator<Item = (u64, u128)> {
         let overflow = |at: u64| self.overflow.binary_search_by_key(&at, |b| b.0).map_or(0, |index| self.overflow[index].1);
         self.counts.iter().map(move |&(at, count)| (at, u128::from(count) + overflow(at)))
     }
@@ -87,7 +87,7 @@ pub enum RawProblem {
     )]
     NoRegion,
     /// Threads whose counts were not in memory mapped from the file, so they were discarded.
-    #[error("the counts of {} are lost: {}", plural((*.threads).into(), "thread", "threads"), lost_reasons(.reasons))]
+    #[error("the counts of {} are lost: {}", plural((*.threads).into(), "thread", "threads"), describe_lost_reasons(.reasons))]
     Lost {
         threads: u64,
         /// Reasons for the loss, if the file records them.
@@ -106,7 +106,7 @@ pub enum RawProblem {
     Cells(u64),
 }
 
-fn lost_reasons(reasons: &[LostReason]) -> String {
+fn describe_lost_reasons(reasons: &[LostReason]) -> String {
     let words = |reason: &LostReason| match reason {
         LostReason::NoSpace => "the disk was full (free space, or set TRODDEN_OUTPUT to a folder on a different file system)",
         LostReason::SizeLimit => "the file would have exceeded the process's limit for file sizes (raise the limit: ulimit -f)",
@@ -123,11 +123,11 @@ impl RawProfile {
         let mut sums: Vec<CountSums> = file.units.iter().map(|_| CountSums::default()).collect();
         file.for_each_word(&mut |unit, word| sums[unit].add(word.index, word.value))?;
         let counts = |(unit, sums): (&RawUnit, CountSums)| {
-            let (counts, overflow) = sums.finish();
+            let (counts, overflow) = sums.into_sparse_sums();
             RawUnitCounts { unit: Identity(unit.unit), counters: unit.counters, counts, overflow }
         };
         let units = file.units.iter().zip(sums).map(counts).collect();
-        let RawFile { file: RegionFile { path, .. }, image_path, header, regions, lost, problems, .. } = file;
+        let RawFile { file: RawRegionFile { path, .. }, image_path, header, regions, lost, problems, .. } = file;
         let (image, pid, created_ns) = (Identity(header.image), header.pid, header.created_ns);
         Ok(RawProfile { file: path, image, image_path, pid, created_ns, regions, lost, units, problems })
     }
@@ -135,7 +135,7 @@ impl RawProfile {
 
 /// A word of a region that is not zero and belongs to a unit.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RawWord {
+pub(crate) struct RawFileWord {
     /// Index of the word among the unit's words.
     pub index: u64,
     pub offset: u64,
@@ -144,7 +144,7 @@ pub(crate) struct RawWord {
 
 /// An open raw file whose header has been checked.
 pub(crate) struct RawFile {
-    pub file: RegionFile,
+    pub file: RawRegionFile,
     pub image_path: PathBuf,
     pub header: RawHeader,
     pub units: Vec<RawUnit>,
@@ -164,14 +164,14 @@ impl RawFile {
             return Err(ProfileError::io(path, "read")(io::Error::other("not a regular file")));
         }
         let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
-        let file = RegionFile::new(path, file)?;
-        let RawSetup { header, units, image_path } = file.read_setup(FileKind::RAW_COUNTS)?;
+        let file = RawRegionFile::new(path, file)?;
+        let RawFileSetup { header, units, image_path } = file.read_setup(FileKind::RAW_COUNTS)?;
         Ok(RawFile { file, image_path, header, units, regions: 0, lost: 0, problems: Vec::new() })
     }
 
     /// Calls `visit` with each nonzero word of each region and the index of the unit that the word belongs to, in file order. Sets
     /// `regions`, `lost` and `problems`. Fails if the file cannot be read, or has been truncated since it was opened.
-    pub fn for_each_word(&mut self, visit: &mut dyn FnMut(usize, RawWord)) -> Result<(), ProfileError> {
+    pub fn for_each_word(&mut self, visit: &mut dyn FnMut(usize, RawFileWord)) -> Result<(), ProfileError> {
         let (header, length) = (self.header, self.file.length);
         let bytes = length.saturating_sub(header.regions_offset);
         let (whole, rest) = (bytes / header.region_stride, bytes % header.region_stride);
@@ -180,14 +180,14 @@ impl RawFile {
             let expected = header.regions_offset.saturating_add(header.region_stride.saturating_mul(whole + 1));
             self.problems.push(RawProblem::Truncated { end: length, region: whole, expected });
         }
-        let owners = WordOwners::new(&self.units);
+        let owners = UnitsByWordIndex::new(&self.units);
         let mut stray: Option<(u64, u64)> = None;
         let mut lost = LostThreads(header.lost);
         let [holder, losses] = [region_holder_offset(header.counters), region_lost_offset(header.counters)].map(|offset| offset / 8);
         self.file.for_each_word(header.regions_offset, &mut |offset, value| {
             let index = (offset - header.regions_offset) % header.region_stride / 8;
-            match owners.find(index).filter(|_| index < header.counters) {
-                Some((unit, first)) => visit(unit, RawWord { index: index - first, offset, value }),
+            match owners.find_owner_of_word(index).filter(|_| index < header.counters) {
+                Some((unit, first)) => visit(unit, RawFileWord { index: index - first, offset, value }),
                 None if index == losses => lost = lost.merge(LostThreads(value)),
                 // This word holds the ID of the process that uses the region, or used it last.
                 None if index == holder => {}
@@ -208,34 +208,34 @@ impl RawFile {
 }
 
 /// A mapping from the words of a region to the units that they belong to. Words between units contain no counters.
-struct WordOwners {
+struct UnitsByWordIndex {
     /// First word, end (exclusive) and index of each unit, ascending.
     ranges: Vec<(u64, u64, usize)>,
 }
 
-impl WordOwners {
-    fn new(units: &[RawUnit]) -> WordOwners {
+impl UnitsByWordIndex {
+    fn new(units: &[RawUnit]) -> UnitsByWordIndex {
         let range = |(at, unit): (usize, &RawUnit)| (unit.first, unit.first.saturating_add(unit.counters), at);
         let mut ranges: Vec<_> = units.iter().enumerate().map(range).filter(|r| r.0 < r.1).collect();
         ranges.sort_unstable();
-        WordOwners { ranges }
+        UnitsByWordIndex { ranges }
     }
 
-    fn find(&self, index: u64) -> Option<(usize, u64)> {
+    fn find_owner_of_word(&self, index: u64) -> Option<(usize, u64)> {
         let (first, end, unit) = *self.ranges[..self.ranges.partition_point(|r| r.0 <= index)].last()?;
         (index < end).then_some((unit, first))
     }
 }
 
 /// A file whose header is that of a raw file: a raw file of counts, or a stream file.
-pub(crate) struct RegionFile {
+pub(crate) struct RawRegionFile {
     pub path: PathBuf,
     pub file: File,
     length: u64,
 }
 
 /// The beginning of a raw file, which a program writes first and does not change afterwards.
-pub(crate) struct RawSetup {
+pub(crate) struct RawFileSetup {
     pub header: RawHeader,
     pub units: Vec<RawUnit>,
     pub image_path: PathBuf,
@@ -247,15 +247,15 @@ pub(crate) fn has_kind(path: &Path, kind: FileKind) -> bool {
     File::open(path).and_then(|file| file.read_at(&mut beginning, 0)).is_ok_and(|have| FileKind::detect(&beginning[..have]) == Some(kind))
 }
 
-impl RegionFile {
-    pub(crate) fn new(path: &Path, file: File) -> Result<RegionFile, ProfileError> {
+impl RawRegionFile {
+    pub(crate) fn new(path: &Path, file: File) -> Result<RawRegionFile, ProfileError> {
         let length = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
-        Ok(RegionFile { path: path.to_owned(), file, length })
+        Ok(RawRegionFile { path: path.to_owned(), file, length })
     }
 
     /// Reads and checks the header, the list of units and the image's path. Fails if the file is of a different kind or version, has no
     /// header yet, or has a corrupt header.
-    pub(crate) fn read_setup(&self, kind: FileKind) -> Result<RawSetup, ProfileError> {
+    pub(crate) fn read_setup(&self, kind: FileKind) -> Result<RawFileSetup, ProfileError> {
         let mut bytes = [0; RawHeader::BYTES];
         let have = self.length.min(RawHeader::BYTES as u64) as usize;
         self.read_exact(&mut bytes[..have], 0)?;
@@ -267,20 +267,20 @@ impl RegionFile {
         }
         self.check_file_header(&bytes[..have], kind)?;
         let header = RawHeader::read(&bytes[..have]);
-        let header =
-            header.ok_or_else(|| self.corrupt(self.length, format!("the file ends within its header of {} bytes", bytes.len())))?;
-        let units = self.read_items("units", header.units_offset, header.units, RawUnit::BYTES, MAX_UNITS)?;
+        let header = header
+            .ok_or_else(|| self.corrupt_file_error(self.length, format!("the file ends within its header of {} bytes", bytes.len())))?;
+        let units = self.read_items("units", header.units_offset, header.units, RawUnit::BYTES, MAX_UNITS_IN_RAW_FILE)?;
         let path = self.read_items("bytes of a path", header.path_offset, header.path_len, 1, MAX_PATH_BYTES)?;
         if Checksum::new().add_bytes(&bytes[RawHeader::CHECKSUMMED_BYTE_RANGE]).add_bytes(&units).add_bytes(&path).value()
             != header.checksum
         {
             let what = "the checksum of its header, its units and the path of its image does not match";
-            return Err(self.corrupt(FILE_HEADER_BYTES as u64, what.into()));
+            return Err(self.corrupt_file_error(FILE_HEADER_BYTES as u64, what.into()));
         }
         self.check_regions(&header, kind)?;
         let units: Vec<RawUnit> = units.chunks_exact(RawUnit::BYTES).filter_map(RawUnit::read).collect();
         self.check_units(&header, &units)?;
-        Ok(RawSetup { header, units, image_path: PathBuf::from(OsStr::from_bytes(&path)) })
+        Ok(RawFileSetup { header, units, image_path: PathBuf::from(OsStr::from_bytes(&path)) })
     }
 
     fn check_file_header(&self, bytes: &[u8], kind: FileKind) -> Result<(), ProfileError> {
@@ -305,7 +305,9 @@ impl RegionFile {
                 ProfileError::Version { path, kind: name, found: found.into(), known: known.into() }
             }
             Err(FileError::Header(HeaderError::EarlierFormat)) => ProfileError::Earlier { path, kind: name },
-            Err(FileError::Header(error @ (HeaderError::Truncated | HeaderError::Checksum))) => self.corrupt(0, error.to_string()),
+            Err(FileError::Header(error @ (HeaderError::Truncated | HeaderError::Checksum))) => {
+                self.corrupt_file_error(0, error.to_string())
+            }
             Err(other) => foreign(other.to_string()),
         })
     }
@@ -316,7 +318,7 @@ impl RegionFile {
         let length = count.checked_mul(size as u64).filter(|_| count <= max);
         let Some(length) = length.filter(|length| offset.checked_add(*length).is_some_and(|end| end <= self.length)) else {
             let what = format!("{count} {what} from byte {offset} do not fit into a file of {} bytes", self.length);
-            return Err(self.corrupt(FILE_HEADER_BYTES as u64, what));
+            return Err(self.corrupt_file_error(FILE_HEADER_BYTES as u64, what));
         };
         let mut bytes = vec![0; length as usize];
         self.read_exact(&mut bytes, offset)?;
@@ -333,16 +335,16 @@ impl RegionFile {
             "invalid layout of {} counters in regions of {} bytes from byte {}",
             header.counters, header.region_stride, header.regions_offset
         );
-        Err(self.corrupt(offset_of!(RawHeader, counters) as u64, what))
+        Err(self.corrupt_file_error(offset_of!(RawHeader, counters) as u64, what))
     }
 
     fn check_units(&self, header: &RawHeader, units: &[RawUnit]) -> Result<(), ProfileError> {
         if image_identity(units.iter().map(|u| (u.unit, u.counters))) != header.image {
-            return Err(self.corrupt(header.units_offset, "the units do not match the image identity in the header".into()));
+            return Err(self.corrupt_file_error(header.units_offset, "the units do not match the image identity in the header".into()));
         }
         let overflow = |u: &&RawUnit| u.first.checked_add(u.counters).is_none_or(|end| end > header.counters);
         units.iter().find(overflow).map_or(Ok(()), |unit| {
-            Err(self.corrupt(header.units_offset, format!("unit {} extends beyond the image's counters", Identity(unit.unit))))
+            Err(self.corrupt_file_error(header.units_offset, format!("unit {} extends beyond the image's counters", Identity(unit.unit))))
         })
     }
 
@@ -351,7 +353,7 @@ impl RegionFile {
     fn for_each_word(&self, start: u64, visit: &mut dyn FnMut(u64, u64)) -> Result<(), ProfileError> {
         let mut buffer = vec![0; READ_BUFFER_BYTES];
         let mut at = start;
-        while let Some((from, to)) = self.next_data(at)? {
+        while let Some((from, to)) = self.next_data_range(at)? {
             // A data range of a sparse file may begin and end at any byte, but words are aligned to `start`.
             let mut offset = start + (from.max(start) - start) / 8 * 8;
             while offset < to && self.length - offset >= 8 {
@@ -371,7 +373,7 @@ impl RegionFile {
     }
 
     /// Returns the first range of data, which is not a hole, at or after offset `at`.
-    fn next_data(&self, at: u64) -> Result<Option<(u64, u64)>, ProfileError> {
+    fn next_data_range(&self, at: u64) -> Result<Option<(u64, u64)>, ProfileError> {
         use rustix::fs::{SeekFrom, seek};
         use rustix::io::Errno;
         if at >= self.length {
@@ -390,12 +392,12 @@ impl RegionFile {
 
     fn read_exact(&self, bytes: &mut [u8], at: u64) -> Result<(), ProfileError> {
         self.file.read_exact_at(bytes, at).map_err(|e| match e.kind() {
-            io::ErrorKind::UnexpectedEof => self.corrupt(at, "the file was truncated while it was being read".into()),
+            io::ErrorKind::UnexpectedEof => self.corrupt_file_error(at, "the file was truncated while it was being read".into()),
             _ => ProfileError::io(&self.path, "read")(e),
         })
     }
 
-    fn corrupt(&self, offset: u64, what: String) -> ProfileError {
+    fn corrupt_file_error(&self, offset: u64, what: String) -> ProfileError {
         ProfileError::RawCorrupt { path: self.path.to_owned(), offset, what }
     }
 }
@@ -403,12 +405,13 @@ impl RegionFile {
 /// Returns the offset of the image's sampling switch in the raw file (0 if the image has none), and the ID of the process that created the
 /// file.
 pub(crate) fn read_switch_and_process(path: &Path, file: &File) -> Result<(u64, u64), ProfileError> {
-    let raw = RegionFile::new(path, file.try_clone().map_err(ProfileError::io(path, "read"))?)?;
+    let raw = RawRegionFile::new(path, file.try_clone().map_err(ProfileError::io(path, "read"))?)?;
     let header = raw.read_setup(FileKind::RAW_COUNTS)?.header;
     match header.switch_offset < header.regions_offset.min(raw.length) {
         true => Ok((header.switch_offset, header.pid)),
-        false => {
-            Err(raw.corrupt(offset_of!(RawHeader, switch_offset) as u64, "the offset of the sampling switch is outside the header".into()))
-        }
+        false => Err(raw.corrupt_file_error(
+            offset_of!(RawHeader, switch_offset) as u64,
+            "the offset of the sampling switch is outside the header".into(),
+        )),
     }
 }

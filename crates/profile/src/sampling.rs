@@ -8,10 +8,10 @@ mod quantile;
 pub mod readings;
 mod slowdown;
 
-pub use branches::{BranchSampling, Losses, ObservedBranches, SamplingSource};
+pub use branches::{BranchSampling, ObservedBranches, SamplingSource, UnattributedBranches};
 pub use bursts::{BurstEstimate, BurstSampling, CounterEstimate, SamplingSwitch, UnitEstimates, subtract_earlier_counts};
 pub use busy::SampledClock;
-pub use readings::{Readings, SampledRun, SwitchedOn};
+pub use readings::{CounterReadings, SampledRun, SwitchedOnTime};
 
 use serde::{Deserialize, Serialize};
 

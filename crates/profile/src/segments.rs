@@ -69,14 +69,15 @@ pub fn counted_segments(image: &ImageProfile) -> CountedSegments {
     let mut out = CountedSegments::default();
     for (index, map, words) in functions(image) {
         let unit = &image.units[index.unit];
-        let chains: Vec<Option<Segment>> =
-            (0..=words.contexts.len() as u32).map(|context| contexts.callers(index, context, trodden_unit::segments::MAX_DEPTH)).collect();
+        let chains: Vec<Option<Segment>> = (0..=words.contexts.len() as u32)
+            .map(|context| contexts.decode_callers(index, context, trodden_unit::segments::MAX_DEPTH))
+            .collect();
         let segment = |context: u32, path: u64| {
             let mut chain = chains.get(context as usize)?.clone().filter(|chain| !chain.is_empty())?;
             chain.push(FunctionPath { function: index, path });
             Some(chain)
         };
-        for (word, count) in unit.counts.in_range(words.range()) {
+        for (word, count) in unit.counts.counters_in_range(words.range()) {
             let pair = words.pair(word - words.first_word, map.counters);
             match pair.and_then(|(context, path)| segment(context, path)) {
                 Some(segment) => *out.counts.entry(segment).or_default() += count,
@@ -94,7 +95,7 @@ pub fn counted_segments(image: &ImageProfile) -> CountedSegments {
                 duplicated,
             });
         }
-        out.unplaced.extend(interesting.iter().filter(|segment| contexts.is_unplaced(segment)).cloned());
+        out.unplaced.extend(interesting.iter().filter(|segment| contexts.has_unknown_caller(segment)).cloned());
         out.interesting.extend(interesting);
     }
     out
@@ -136,17 +137,17 @@ impl<'a> SegmentContexts<'a> {
 
     /// Returns the paths of the callers that a context number denotes, outermost first. `None` if the map refers to an unknown function, or
     /// if there are more than `max` callers.
-    fn callers(&self, index: FunctionIndex, context: u32, max: u32) -> Option<Segment> {
+    fn decode_callers(&self, index: FunctionIndex, context: u32, max: u32) -> Option<Segment> {
         let Some(number) = context.checked_sub(1) else { return Some(Segment::new()) };
         let caller = self.words(index)?.contexts.get(number as usize)?;
         let function = *self.functions.get(&(caller.unit.as_str(), caller.name.as_str()))?;
-        let mut chain = self.callers(function, caller.context, max.checked_sub(1)?)?;
+        let mut chain = self.decode_callers(function, caller.context, max.checked_sub(1)?)?;
         chain.push(FunctionPath { function, path: caller.path });
         Some(chain)
     }
 
     /// Returns whether code without instrumentation makes one of the segment's calls.
-    fn is_unplaced(&self, segment: &Segment) -> bool {
+    fn has_unknown_caller(&self, segment: &Segment) -> bool {
         segment.windows(2).any(|pair| {
             let [caller, callee] = pair else { return false };
             let (unit, map) = (unit_map(self.image, callee.function), function_map(self.image, callee.function));

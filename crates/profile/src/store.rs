@@ -10,18 +10,19 @@ mod names;
 mod rows;
 mod schema;
 
-pub use crate::private::RUN_STORE as FOLDER;
+pub use crate::private::RUN_STORE_FOLDER as FOLDER;
 pub use index::{IndexRepair, UnreadableProfile};
-pub use leftovers::Leftover;
+pub use leftovers::LeftoverFile;
 
-use crate::atomic_file::{Access, UnnamedFile};
-use crate::container::{ProfileHeader, TEMPORARY_PREFIX, change_run};
+use crate::atomic_file::{FilePermissions, UnnamedFile};
+use crate::container::{ProfileHeader, TEMPORARY_PREFIX, update_run_in_file};
 use crate::error::ProfileError;
 use crate::model::{Profile, Run};
 use crate::private;
 use crate::temporary::TemporaryFolder;
 use rows::{
-    RUNS_QUERY, from_sqlite_integer, insert_run, read_entry, read_images, remove_unused_suites_and_builds, suite_id, to_sqlite_integer,
+    RUNS_QUERY, find_or_insert_suite, from_sqlite_integer, insert_run, read_entry, read_images, remove_unused_suites_and_builds,
+    to_sqlite_integer,
 };
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, params};
 use std::io;
@@ -38,18 +39,18 @@ pub const RUNS_VARIABLE: &str = "TRODDEN_RUNS";
 
 /// Makes `folder` the run store for the whole process, instead of the project's `.trodden`. Later calls have no effect.
 pub fn set_store_folder(folder: PathBuf) {
-    private::set_named_store(folder);
+    private::set_run_store_named_by_user(folder);
 }
 
 /// Returns the path of a project's run store, which may not exist yet.
 pub fn store_folder(project: &Path) -> PathBuf {
-    private::named_store().map_or_else(|| project.join(FOLDER), Path::to_owned)
+    private::run_store_named_by_user().map_or_else(|| project.join(FOLDER), Path::to_owned)
 }
 
 /// Returns the path of the run store that [`RunStore::find`] would open; `None` if no such store exists.
 pub fn locate(start: &Path) -> Option<PathBuf> {
     let is_store = |folder: &PathBuf| folder.join(DATABASE_NAME).is_file() || folder.join(PROFILES_FOLDER).is_dir();
-    match private::named_store() {
+    match private::run_store_named_by_user() {
         Some(named) => Some(named.to_owned()).filter(is_store),
         None => std::path::absolute(start).ok()?.ancestors().map(|above| above.join(FOLDER)).find(is_store),
     }
@@ -95,34 +96,34 @@ pub struct RunImage {
 }
 
 #[derive(Debug)]
-enum IndexFailure {
+enum StoreIndexError {
     Sql(rusqlite::Error),
     Other(ProfileError),
 }
 
-impl IndexFailure {
+impl StoreIndexError {
     /// Converts the failure to a [`ProfileError`]; an SQLite error names the database file.
-    fn into_error(self, database: &Path) -> ProfileError {
+    fn into_profile_error(self, database: &Path) -> ProfileError {
         match self {
-            IndexFailure::Sql(source) => ProfileError::Database { path: database.to_owned(), source },
-            IndexFailure::Other(error) => error,
+            StoreIndexError::Sql(source) => ProfileError::Database { path: database.to_owned(), source },
+            StoreIndexError::Other(error) => error,
         }
     }
 }
 
-impl From<rusqlite::Error> for IndexFailure {
-    fn from(error: rusqlite::Error) -> IndexFailure {
-        IndexFailure::Sql(error)
+impl From<rusqlite::Error> for StoreIndexError {
+    fn from(error: rusqlite::Error) -> StoreIndexError {
+        StoreIndexError::Sql(error)
     }
 }
 
-impl From<ProfileError> for IndexFailure {
-    fn from(error: ProfileError) -> IndexFailure {
-        IndexFailure::Other(error)
+impl From<ProfileError> for StoreIndexError {
+    fn from(error: ProfileError) -> StoreIndexError {
+        StoreIndexError::Other(error)
     }
 }
 
-fn is_unwritable(error: &rusqlite::Error) -> bool {
+fn is_index_unwritable(error: &rusqlite::Error) -> bool {
     use ErrorCode::{CannotOpen, DiskFull, ReadOnly, SystemIoFailure};
     matches!(error.sqlite_error_code(), Some(CannotOpen | DiskFull | ReadOnly | SystemIoFailure))
 }
@@ -146,15 +147,15 @@ impl RunStore {
         private::create_folder(&folder.join(PROFILES_FOLDER)).map_err(ProfileError::io(&folder, "create"))?;
         let ignore = folder.join(".gitignore");
         if !ignore.exists() {
-            let access = Access::Mode(private::file_mode(&folder));
+            let access = FilePermissions::Mode(private::mode_for_new_file(&folder));
             let written = UnnamedFile::write(&folder, TEMPORARY_PREFIX, access, |out| out.write_all(b"*\n"))
-                .and_then(|file| file.name_if_free(&ignore));
+                .and_then(|file| file.rename_if_name_is_free(&ignore));
             written.map_err(ProfileError::io(&ignore, "write"))?;
         }
         let store = RunStore::open(&folder)?;
         // An empty transaction, so that a store that cannot be written is reported before anything is recorded.
-        store.in_write_transaction(|_| Ok::<(), IndexFailure>(()))?;
-        store.report_repair();
+        store.in_write_transaction(|_| Ok::<(), StoreIndexError>(()))?;
+        store.report_index_repair();
         Ok(store)
     }
 
@@ -162,8 +163,8 @@ impl RunStore {
     /// there is no store, or if it cannot be opened.
     pub fn find(start: &Path) -> Result<RunStore, ProfileError> {
         let absolute = std::path::absolute(start).map_err(ProfileError::io(start, "read"))?;
-        match (locate(start), private::named_store()) {
-            (Some(folder), _) => RunStore::open(&folder).inspect(RunStore::report_repair),
+        match (locate(start), private::run_store_named_by_user()) {
+            (Some(folder), _) => RunStore::open(&folder).inspect(RunStore::report_index_repair),
             (None, Some(named)) => Err(ProfileError::NoNamedStore { folder: named.to_owned() }),
             (None, None) => Err(ProfileError::NoStore { folder: FOLDER, start: absolute }),
         }
@@ -173,7 +174,7 @@ impl RunStore {
     /// store cannot be opened, or if a newer version of trodden created it.
     pub fn open(folder: &Path) -> Result<RunStore, ProfileError> {
         let (index, unwritable) = match index::open(folder, folder) {
-            Err(ProfileError::Database { source, .. }) if is_unwritable(&source) => {
+            Err(ProfileError::Database { source, .. }) if is_index_unwritable(&source) => {
                 // A copy is needed even for reading, because SQLite creates files next to the database.
                 let copy = copy_index(folder)?;
                 (index::open(copy.path(), folder)?, Some((copy, source.to_string())))
@@ -185,13 +186,13 @@ impl RunStore {
 
     /// Returns how the index was repaired when the store was opened; `None` if it was consistent. If the store cannot be written, only a
     /// copy of the index was repaired.
-    pub fn repair(&self) -> Option<&IndexRepair> {
+    pub fn index_repair(&self) -> Option<&IndexRepair> {
         self.repair.as_ref()
     }
 
     /// Logs the repair of the index. Logs only once per process, since an index that cannot be written is repaired again, in a copy, each
     /// time it is opened.
-    fn report_repair(&self) {
+    fn report_index_repair(&self) {
         static IS_REPORTED: AtomicBool = AtomicBool::new(false);
         let Some(repair) = &self.repair else { return };
         if !IS_REPORTED.swap(true, Ordering::Relaxed) {
@@ -200,7 +201,7 @@ impl RunStore {
     }
 
     /// Returns the profiles that are missing in the list of runs because they cannot be read.
-    pub fn unreadable(&self) -> Result<Vec<UnreadableProfile>, ProfileError> {
+    pub fn unreadable_profiles(&self) -> Result<Vec<UnreadableProfile>, ProfileError> {
         self.in_read_transaction(|t| {
             let mut statement = t.prepare("SELECT number, why FROM unreadable ORDER BY number")?;
             let path = |number: i64| names::profile_path(&self.folder, from_sqlite_integer(number));
@@ -220,7 +221,7 @@ impl RunStore {
             check_suite_name(suite)?;
         }
         let folder = self.folder.join(PROFILES_FOLDER);
-        let access = Access::Mode(private::file_mode(&self.folder));
+        let access = FilePermissions::Mode(private::mode_for_new_file(&self.folder));
         let written = UnnamedFile::write(&folder, TEMPORARY_PREFIX, access, |out| profile.write_to(out));
         let mut file = written.map_err(ProfileError::io(&folder, "write"))?;
         let images = profile.images.iter().map(|i| (i.identity, i.path.clone(), i.build_id.clone())).collect();
@@ -230,7 +231,7 @@ impl RunStore {
             let mut number = index::next_run_number(t, &self.folder)?;
             let path = loop {
                 let path = names::profile_path(&self.folder, number);
-                match file.name_if_free(&path).map_err(ProfileError::io(&path, "write"))? {
+                match file.rename_if_name_is_free(&path).map_err(ProfileError::io(&path, "write"))? {
                     None => break path,
                     // The number is taken by a run that is not in the index, because the index was deleted and rebuilt since.
                     Some(again) => file = again,
@@ -239,7 +240,7 @@ impl RunStore {
             };
             let bytes = named.insert(path.clone()).metadata().map_err(ProfileError::io(&path, "read"))?.len();
             insert_run(t, number, &header, bytes)?;
-            Ok::<u64, IndexFailure>(number)
+            Ok::<u64, StoreIndexError>(number)
         });
         match (listed, named) {
             (Err(error), Some(path)) => {
@@ -261,7 +262,7 @@ impl RunStore {
     pub fn select(&self, wanted: &str) -> Result<Vec<RunEntry>, ProfileError> {
         let found = if let Ok(number) = wanted.strip_prefix('#').unwrap_or(wanted).parse::<u64>() {
             self.query(&format!("{RUNS_QUERY} AND number = ?1"), [to_sqlite_integer(number)])?
-        } else if let Some(back) = parse_steps_back(wanted) {
+        } else if let Some(back) = parse_runs_back(wanted) {
             self.query(&format!("{RUNS_QUERY} ORDER BY number DESC LIMIT 1 OFFSET ?1"), [to_sqlite_integer(back)])?
         } else {
             self.query(&format!("{RUNS_QUERY} AND suites.name = ?1 ORDER BY number"), [wanted])?
@@ -298,12 +299,14 @@ impl RunStore {
         let entry = self.get_by_number(number)?;
         suite.map_or(Ok(()), check_suite_name)?;
         self.in_write_transaction(|t| {
-            change_run(&entry.profile, Access::Mode(private::file_mode(&self.folder)), |run| run.suite = suite.map(str::to_owned))?;
+            update_run_in_file(&entry.profile, FilePermissions::Mode(private::mode_for_new_file(&self.folder)), |run| {
+                run.suite = suite.map(str::to_owned)
+            })?;
             let bytes = entry.profile.metadata().map_err(ProfileError::io(&entry.profile, "read"))?.len();
             t.execute("UPDATE runs SET bytes = ?1 WHERE number = ?2", params![to_sqlite_integer(bytes), to_sqlite_integer(number)])?;
-            let suite = suite.map(|name| suite_id(t, name)).transpose()?;
+            let suite = suite.map(|name| find_or_insert_suite(t, name)).transpose()?;
             t.execute("UPDATE runs SET suite = ?1 WHERE number = ?2", params![suite, to_sqlite_integer(number)])?;
-            Ok::<(), IndexFailure>(remove_unused_suites_and_builds(t)?)
+            Ok::<(), StoreIndexError>(remove_unused_suites_and_builds(t)?)
         })
     }
 
@@ -321,7 +324,7 @@ impl RunStore {
                     _ => {}
                 }
             }
-            Ok::<(), IndexFailure>(())
+            Ok::<(), StoreIndexError>(())
         })
     }
 
@@ -361,19 +364,22 @@ impl RunStore {
 
     /// Runs `work` in a read transaction, so that its queries see one consistent state.
     fn in_read_transaction<T>(&self, work: impl FnOnce(&Transaction) -> rusqlite::Result<T>) -> Result<T, ProfileError> {
-        self.transact(TransactionBehavior::Deferred, work)
+        self.run_transaction(TransactionBehavior::Deferred, work)
     }
 
     /// Runs `work` in a write transaction. The database is locked at the start of the transaction, so `work` cannot fail halfway because
     /// the lock is taken.
-    fn in_write_transaction<T, E: Into<IndexFailure>>(&self, work: impl FnOnce(&Transaction) -> Result<T, E>) -> Result<T, ProfileError> {
+    fn in_write_transaction<T, E: Into<StoreIndexError>>(
+        &self,
+        work: impl FnOnce(&Transaction) -> Result<T, E>,
+    ) -> Result<T, ProfileError> {
         if let Some((_, why)) = &self.unwritable {
             return Err(ProfileError::StoreUnwritable { folder: self.folder.clone(), why: why.clone() });
         }
-        self.transact(TransactionBehavior::Immediate, work)
+        self.run_transaction(TransactionBehavior::Immediate, work)
     }
 
-    fn transact<T, E: Into<IndexFailure>>(
+    fn run_transaction<T, E: Into<StoreIndexError>>(
         &self,
         how: TransactionBehavior,
         work: impl FnOnce(&Transaction) -> Result<T, E>,
@@ -385,17 +391,17 @@ impl RunStore {
             Ok(out)
         };
         run().map_err(|failure| match failure {
-            IndexFailure::Sql(source) if is_unwritable(&source) => {
+            StoreIndexError::Sql(source) if is_index_unwritable(&source) => {
                 ProfileError::StoreUnwritable { folder: self.folder.clone(), why: source.to_string() }
             }
-            other => other.into_error(&self.folder.join(DATABASE_NAME)),
+            other => other.into_profile_error(&self.folder.join(DATABASE_NAME)),
         })
     }
 }
 
 /// Fails for suite names that are empty, contain control characters such as line breaks, or would denote a run in [`RunStore::select`].
 pub fn check_suite_name(name: &str) -> Result<(), ProfileError> {
-    let denotes_run = name.strip_prefix('#').unwrap_or(name).parse::<u64>().is_ok() || parse_steps_back(name).is_some();
+    let denotes_run = name.strip_prefix('#').unwrap_or(name).parse::<u64>().is_ok() || parse_runs_back(name).is_some();
     match denotes_run || name.trim().is_empty() || name.contains(char::is_control) {
         true => Err(ProfileError::SuiteName(name.to_owned())),
         false => Ok(()),
@@ -403,7 +409,7 @@ pub fn check_suite_name(name: &str) -> Result<(), ProfileError> {
 }
 
 /// Returns how many runs before the last one a name denotes: 0 for `last`, N for `last~N`. `None` for all other names.
-fn parse_steps_back(wanted: &str) -> Option<u64> {
+fn parse_runs_back(wanted: &str) -> Option<u64> {
     match wanted.strip_prefix("last")? {
         "" => Some(0),
         rest => rest.strip_prefix('~')?.parse().ok(),

@@ -34,7 +34,7 @@ impl CountSums {
     }
 
     /// Returns the sums, and the excess over `u64::MAX` of each sum that saturated.
-    pub fn finish(mut self) -> SparseSums {
+    pub fn into_sparse_sums(mut self) -> SparseSums {
         self.sort_and_sum();
         self.list.retain(|c| c.1 != 0);
         (self.list, self.overflow.into_iter().collect())
@@ -48,7 +48,7 @@ impl CountSums {
             if same {
                 let before = kept.1;
                 kept.1 = before.saturating_add(next.1);
-                if let Some(excess) = excess(before, next.1) {
+                if let Some(excess) = excess_over_u64(before, next.1) {
                     *self.overflow.entry(kept.0).or_default() += excess;
                 }
             }
@@ -59,7 +59,7 @@ impl CountSums {
 }
 
 /// Returns the excess of a sum over `u64::MAX`; `None` if it does not overflow.
-fn excess(one: u64, other: u64) -> Option<u128> {
+fn excess_over_u64(one: u64, other: u64) -> Option<u128> {
     (u128::from(one) + u128::from(other)).checked_sub(u128::from(u64::MAX)).filter(|e| *e > 0)
 }
 
@@ -97,7 +97,7 @@ mod tests {
         sums.add(9, 3);
         sums.add(1 << 60, 1);
         let expected = [(0, 1200), (1, 1200), (2, 1200), (3, 1200), (4, 1200), (7, 3000), (9, u64::MAX), (1 << 60, 1)];
-        assert_eq!(sums.finish(), (expected.to_vec(), vec![(9, 3)]));
+        assert_eq!(sums.into_sparse_sums(), (expected.to_vec(), vec![(9, 3)]));
     }
 
     #[test]
@@ -106,7 +106,7 @@ mod tests {
         sums.add_wide(3, u128::from(u64::MAX) + 5);
         sums.add_wide(3, 2);
         sums.add_wide(4, 7);
-        assert_eq!(sums.finish(), (vec![(3, u64::MAX), (4, 7)], vec![(3, 7)]));
+        assert_eq!(sums.into_sparse_sums(), (vec![(3, u64::MAX), (4, 7)], vec![(3, 7)]));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the registry is locked whenever a temporary name is created and registered. A thread that locks it to remove all files
 //! therefore misses none, and no names are created while it holds the lock. This crate handles no signals; a program passes the function
-//! that installs its signal handlers to [`set_lock_hook`].
+//! that installs its signal handlers to [`set_registry_lock_hook`].
 
 use std::collections::BTreeMap;
 use std::fs::{File, Permissions};
@@ -13,48 +13,48 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tempfile::NamedTempFile;
 
-static REGISTERED_NAMES: Mutex<BTreeMap<PathBuf, Removal>> = Mutex::new(BTreeMap::new());
+static REGISTERED_NAMES: Mutex<BTreeMap<PathBuf, TemporaryNameOwner>> = Mutex::new(BTreeMap::new());
 
-static LOCK_HOOK: OnceLock<fn()> = OnceLock::new();
+static REGISTRY_LOCK_HOOK: OnceLock<fn()> = OnceLock::new();
 
 /// What happens to a registered file or folder when the program ends.
 #[derive(Debug)]
-enum Removal {
+enum TemporaryNameOwner {
     Delete,
     /// Rename the file back to its original name, and replace any file that has this name now.
     Rename(PathBuf),
 }
 
 /// Maximum number of attempts to remove a folder to which other threads or processes may still be writing.
-const MAX_REMOVALS: u32 = 200;
+const MAX_REMOVAL_ATTEMPTS: u32 = 200;
 const REMOVAL_PAUSE: Duration = Duration::from_millis(5);
 
 /// Sets a function that is called before each locking of the registry. Later calls have no effect.
-pub fn set_lock_hook(prepare: fn()) {
-    let _ = LOCK_HOOK.set(prepare);
+pub fn set_registry_lock_hook(prepare: fn()) {
+    let _ = REGISTRY_LOCK_HOOK.set(prepare);
 }
 
 /// The locked registry.
 #[derive(Debug)]
-pub struct Registry(MutexGuard<'static, BTreeMap<PathBuf, Removal>>);
+pub struct TemporaryNameRegistry(MutexGuard<'static, BTreeMap<PathBuf, TemporaryNameOwner>>);
 
 /// Locks the registry, so that temporary names can be created or removed.
-pub fn lock_registry() -> Registry {
-    if let Some(prepare) = LOCK_HOOK.get() {
+pub fn lock_registry() -> TemporaryNameRegistry {
+    if let Some(prepare) = REGISTRY_LOCK_HOOK.get() {
         prepare();
     }
-    Registry(REGISTERED_NAMES.lock().unwrap_or_else(PoisonError::into_inner))
+    TemporaryNameRegistry(REGISTERED_NAMES.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-impl Registry {
+impl TemporaryNameRegistry {
     /// Registers a file or folder to be removed when a signal ends the program.
     pub fn register(&mut self, path: &Path) {
-        self.0.insert(path.to_owned(), Removal::Delete);
+        self.0.insert(path.to_owned(), TemporaryNameOwner::Delete);
     }
 
     /// Registers a file that was temporarily renamed from `own` to `path`, to be renamed back.
     pub fn register_renamed(&mut self, path: &Path, own: &Path) {
-        self.0.insert(path.to_owned(), Removal::Rename(own.to_owned()));
+        self.0.insert(path.to_owned(), TemporaryNameOwner::Rename(own.to_owned()));
     }
 
     /// Removes a file or folder from the registry, but not from the disk.
@@ -65,11 +65,11 @@ impl Registry {
     /// Removes all registered files and folders from the disk, and renames temporarily renamed files back. Ignores failures.
     pub fn remove_all(&self) {
         for (path, removal) in self.0.iter() {
-            if let Removal::Rename(own) = removal {
+            if let TemporaryNameOwner::Rename(own) = removal {
                 let _ = std::fs::rename(path, own);
                 continue;
             }
-            for _ in 0..MAX_REMOVALS {
+            for _ in 0..MAX_REMOVAL_ATTEMPTS {
                 let removed = std::fs::remove_file(path).or_else(|_| std::fs::remove_dir_all(path));
                 if removed.is_ok() || std::fs::symlink_metadata(path).is_err() {
                     break;
@@ -122,12 +122,12 @@ impl TemporaryFolder {
 
     /// Makes the folder permanent, so that it is not removed when the value is dropped.
     pub fn keep(&mut self) {
-        self.keep_on_signals();
+        self.keep_if_killed_by_signal();
         self.is_kept = true;
     }
 
     /// Makes the folder survive if a signal ends the program. It is still removed when the value is dropped.
-    pub fn keep_on_signals(&self) {
+    pub fn keep_if_killed_by_signal(&self) {
         lock_registry().unregister(&self.path);
     }
 }
@@ -192,7 +192,7 @@ impl TemporaryFile {
     }
 
     /// Renames the file and returns `None`; if another file already has this name, returns the file unchanged.
-    pub fn name_if_free(self, path: &Path) -> io::Result<Option<TemporaryFile>> {
+    pub fn rename_if_name_is_free(self, path: &Path) -> io::Result<Option<TemporaryFile>> {
         let TemporaryFile { file, _name: name } = self;
         let names = lock_registry();
         let renamed = file.persist_noclobber(path);

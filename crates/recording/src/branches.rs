@@ -106,7 +106,7 @@ fn store_profile(what: &RecordedCommand, job: &BranchRecording, data: &Path, run
         RecordedBranches::Records => &["-F", "pid,tid,ip,brstack"],
         RecordedBranches::Trace => &["--itrace=b", "-F", "pid,tid,ip,addr", "--show-task-events"],
     };
-    let imported = run_perf_script(job, data, fields, |text| import::make_profile(text, name, &programs, run, context))?;
+    let imported = run_perf_script(job, data, fields, |text| import::profile_from_branch_text(text, name, &programs, run, context))?;
     import::store_import(imported, name, &what.destination, context)
 }
 

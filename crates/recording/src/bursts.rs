@@ -3,35 +3,36 @@
 //! The switch is a byte in the program's mapped raw file ([`SamplingSwitch`]). Nothing is injected into the program, and it keeps running.
 //! Pauses between bursts have random lengths, to avoid resonance with the program. Counts are read during pauses, as often as the cost
 //! allows, to estimate how much counting slows the program down and how accurate the counts are. Time is the program's processor time
-//! ([`ProcessorTime`]), or wall time if the system gives no access to processor time. Some bursts are [`STRETCH_FACTOR`] times longer, to
-//! estimate how many executions short bursts miss. If a recorder is killed while the switch is on, the next recorder turns the switch off.
+//! ([`ProcessorTime`]), or wall time if the system gives no access to processor time. Some bursts are [`BURST_STRETCH_FACTOR`] times
+//! longer, to estimate how many executions short bursts miss. If a recorder is killed while the switch is on, the next recorder turns the
+//! switch off.
 
 use crate::processor_time::ProcessorTime;
-use crate::waiting::SchedulerWaits;
+use crate::waiting::SchedulerWaitingTime;
 use anyhow::{Result, ensure};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use trodden_profile::sampling::{SampledClock, SwitchedOn};
-use trodden_profile::{ProfileError, RawProfile, Readings, SampledRun, SamplingSwitch, raw_files};
+use trodden_profile::sampling::{SampledClock, SwitchedOnTime};
+use trodden_profile::{CounterReadings, ProfileError, RawProfile, SampledRun, SamplingSwitch, raw_files};
 use trodden_text::words::plural;
 
 /// Interval between searches for raw files, until one with a sampling switch is found.
-const SEARCH_INTERVAL: Duration = Duration::from_millis(2);
+const IMAGE_SEARCH_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Minimum interval between searches for further raw files, after one with a sampling switch was found.
-const SEARCH_AGAIN_INTERVAL: Duration = Duration::from_millis(50);
+const IMAGE_SEARCH_AGAIN_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Minimum pause between two readings of the counts, as a multiple of the processor time that a reading takes.
 const MIN_PAUSE_PER_READING_TIME: u32 = 60;
 
 /// Factor by which some bursts and pauses are prolonged ("stretched").
-const STRETCH_FACTOR: u32 = 4;
+const BURST_STRETCH_FACTOR: u32 = 4;
 
 /// Probability that bursts and pauses are stretched until the next reading of the counts.
-const STRETCHED_FRACTION: f64 = 0.25;
+const STRETCHED_BURST_FRACTION: f64 = 0.25;
 
 /// The times at which `--sample` programs count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,16 +89,16 @@ impl BurstThread {
             bursts,
             stopped,
             switches: BTreeMap::new(),
-            readings: Readings::default(),
+            readings: CounterReadings::default(),
             reading_took: Duration::ZERO,
             random: BurstRandom::new(),
-            on: SwitchedOn::default(),
-            on_since_reading: SwitchedOn::default(),
+            on: SwitchedOnTime::default(),
+            on_since_reading: SwitchedOnTime::default(),
             stretch: 1,
             intended_ns: 0,
             processor: ProcessorTime::default(),
             uses_processor_time: false,
-            waiting: SchedulerWaits::default(),
+            waiting: SchedulerWaitingTime::default(),
             last_reading: Instant::now(),
             processor_at_reading: 0,
             end_delay: 0.0,
@@ -119,12 +120,12 @@ struct BurstController {
     stopped: Receiver<()>,
     /// The sampling switch of each raw file found so far; `None` for files without one.
     switches: BTreeMap<PathBuf, Option<SamplingSwitch>>,
-    readings: Readings,
+    readings: CounterReadings,
     reading_took: Duration,
     random: BurstRandom,
-    on: SwitchedOn,
+    on: SwitchedOnTime,
     /// The part of `on` since the last reading of the counts.
-    on_since_reading: SwitchedOn,
+    on_since_reading: SwitchedOnTime,
     /// Factor by which bursts and pauses are prolonged until the next reading.
     stretch: u32,
     /// Total requested length of all bursts, in nanoseconds.
@@ -132,7 +133,7 @@ struct BurstController {
     processor: ProcessorTime,
     /// True if all times are processor times. Decided once, because times from different clocks cannot be added.
     uses_processor_time: bool,
-    waiting: SchedulerWaits,
+    waiting: SchedulerWaitingTime,
     last_reading: Instant,
     processor_at_reading: u64,
     /// Estimate, in seconds, of how late bursts end.
@@ -144,7 +145,7 @@ impl BurstController {
         // The default timer slack lets the kernel wake a thread up so late that short bursts would double in length.
         let _ = nix::sys::prctl::set_timerslack(1);
         while !self.find_new_images() {
-            if self.wait_or_stop(SEARCH_INTERVAL) {
+            if self.wait_or_stop(IMAGE_SEARCH_INTERVAL) {
                 self.find_new_images();
                 break;
             }
@@ -157,20 +158,20 @@ impl BurstController {
         let is_always_on = self.bursts.burst == self.bursts.period;
         let mut pause = if is_always_on { Duration::ZERO } else { self.bursts.period.mul_f64(self.random.next_fraction()) };
         while !self.wait_or_stop(pause) {
-            if last_search.elapsed() >= SEARCH_AGAIN_INTERVAL {
+            if last_search.elapsed() >= IMAGE_SEARCH_AGAIN_INTERVAL {
                 self.find_new_images();
                 last_search = Instant::now();
             }
             if self.perform_burst() {
                 break;
             }
-            if self.last_reading.elapsed() >= self.reading_took * MIN_PAUSE_PER_READING_TIME * self.readings.stride() {
+            if self.last_reading.elapsed() >= self.reading_took * MIN_PAUSE_PER_READING_TIME * self.readings.reading_interval_factor() {
                 self.read_counts();
-                self.stretch = if self.random.next_fraction() < STRETCHED_FRACTION { STRETCH_FACTOR } else { 1 };
+                self.stretch = if self.random.next_fraction() < STRETCHED_BURST_FRACTION { BURST_STRETCH_FACTOR } else { 1 };
             }
             pause = ((self.bursts.period - self.bursts.burst) * self.stretch).mul_f64(0.5 + self.random.next_fraction());
         }
-        self.set_switches(false);
+        self.set_sampling_switches(false);
         let wall_ns = began.elapsed().as_nanos() as u64;
         self.read_counts();
         let processor_ns = self.processor_time();
@@ -211,7 +212,7 @@ impl BurstController {
         let requested = self.bursts.burst * self.stretch;
         let processor = self.processor_time();
         let began = Instant::now();
-        self.set_switches(true);
+        self.set_sampling_switches(true);
         let last = self.wait_or_stop(requested.saturating_sub(Duration::from_secs_f64(self.end_delay)));
         // The clock is read just before the switch is turned on, and just before it is turned off. The delay between reading and switching
         // makes the measured time too long at the start and too short at the end, so both effects cancel out on average.
@@ -219,15 +220,15 @@ impl BurstController {
         let elapsed = began.elapsed();
         // If there are no pauses, the switch stays on.
         if self.bursts.burst < self.bursts.period || last {
-            self.set_switches(false);
+            self.set_sampling_switches(false);
         }
         let took = began.elapsed();
         // Bursts end late by the same delay whether they are stretched or not, so the estimate assumes a normal burst.
         self.end_delay = update_end_delay(self.end_delay, self.bursts.burst, (took + self.bursts.burst).saturating_sub(requested));
         let burst = match processor {
             // A burst is counted only if the program ran during it.
-            Some((before, after)) => SwitchedOn { ns: after.saturating_sub(before), bursts: u64::from(after > before) },
-            None => SwitchedOn { ns: elapsed.as_nanos() as u64, bursts: 1 },
+            Some((before, after)) => SwitchedOnTime { ns: after.saturating_sub(before), bursts: u64::from(after > before) },
+            None => SwitchedOnTime { ns: elapsed.as_nanos() as u64, bursts: 1 },
         };
         self.on.add(burst);
         self.on_since_reading.add(burst);
@@ -235,10 +236,10 @@ impl BurstController {
         last
     }
 
-    fn set_switches(&self, on: bool) {
+    fn set_sampling_switches(&self, on: bool) {
         for switch in self.switches.values().flatten() {
             // The switch's page is already in memory, so a full disk cannot make this fail.
-            let _ = switch.set(on);
+            let _ = switch.set_counting(on);
         }
     }
 

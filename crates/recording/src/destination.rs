@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use trodden_profile::{CollectProblem, Collected};
+use trodden_profile::{CollectProblem, CollectedProfile};
 use trodden_stored::place::streams_folder_of;
 use trodden_text::words::plural;
 
@@ -22,7 +22,7 @@ pub struct ProfileDestination {
 
 /// What [`deliver`] did.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Delivered {
+pub struct DeliveredProfile {
     /// Number of problems that make counts incomplete or uncertain.
     pub problems: usize,
     /// True if the profile itself mentions all problems, so that the raw files contain nothing more.
@@ -31,9 +31,9 @@ pub struct Delivered {
     pub run: Option<u64>,
 }
 
-impl Delivered {
+impl DeliveredProfile {
     /// Fails if there were problems.
-    pub fn check(self) -> Result<()> {
+    pub fn check_nothing_was_lost(self) -> Result<()> {
         ensure!(
             self.problems == 0,
             "the profile is incomplete, because of {} listed above",
@@ -44,10 +44,14 @@ impl Delivered {
 }
 
 /// Writes a collected profile to its destination. Fails if no image can be decoded, or the destination cannot be written.
-pub fn deliver(collected: &Collected, destination: &ProfileDestination, context: &RecordingContext) -> Result<Delivered> {
+pub fn deliver_profile(
+    collected: &CollectedProfile,
+    destination: &ProfileDestination,
+    context: &RecordingContext,
+) -> Result<DeliveredProfile> {
     let mut losses = collected.problems.iter().filter(|p| p.loses_counts());
     let mut delivered =
-        Delivered { run: None, problems: losses.clone().count(), all_marked: losses.all(CollectProblem::is_recorded_in_profile) };
+        DeliveredProfile { run: None, problems: losses.clone().count(), all_marked: losses.all(CollectProblem::is_recorded_in_profile) };
     collected.problems.iter().for_each(|problem| log::warn!("{problem}"));
     anyhow::ensure!(!collected.profile.images.is_empty(), "cannot decode the counts of any program or library");
     if let Some(output) = &destination.output {

@@ -57,7 +57,7 @@ impl RunFolder {
 }
 
 /// Returns true if a running process counts in a raw file. Such a process holds a lock on the file.
-pub fn is_in_use(file: &Path) -> bool {
+pub fn is_mapped_by_process(file: &Path) -> bool {
     let Ok(file) = fs::File::open(file) else { return false };
     let (kind, whence) = (nix::libc::F_WRLCK as nix::libc::c_short, nix::libc::SEEK_SET as nix::libc::c_short);
     let mut lock = nix::libc::flock { l_type: kind, l_whence: whence, l_start: trodden_wire::region_lock_byte(0), l_len: 0, l_pid: 0 };
@@ -65,7 +65,7 @@ pub fn is_in_use(file: &Path) -> bool {
 }
 
 /// Creates the folder for a run's raw files, near the future profile: in the run store, or beside the output file.
-pub fn run_folder(destination: &ProfileDestination, context: &RecordingContext) -> Result<RunFolder> {
+pub fn create_run_folder(destination: &ProfileDestination, context: &RecordingContext) -> Result<RunFolder> {
     let base = match &destination.output {
         Some(output) if destination.no_store => output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned(),
         _ => trodden_profile::store::store_folder(Path::new("")),
@@ -81,6 +81,6 @@ pub fn run_folder(destination: &ProfileDestination, context: &RecordingContext) 
     }
     let folder = RunFolder::create_in(&base)?;
     // If a signal ends this process, the counts so far stay on disk, and `trodden runs remove --leftovers` finds them.
-    folder.folder.keep_on_signals();
+    folder.folder.keep_if_killed_by_signal();
     Ok(folder)
 }

@@ -1,16 +1,22 @@
 //! Makes profiles of uninstrumented programs from recorded branches.
 
-use crate::{ProfileDestination, RecordingContext, deliver};
+use crate::{ProfileDestination, RecordingContext, deliver_profile};
 use anyhow::{Context, Result};
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
-use trodden_profile::{BranchSampling, Collected, Run, SamplingSource};
+use trodden_profile::{BranchSampling, CollectedProfile, Run, SamplingSource};
 use trodden_text::words;
 use trodden_trace::{BranchImport, import};
 
 /// Makes a profile from perf's text output. `name` identifies that output in messages. Fails if the text or a program cannot be read, or
 /// if no branch is inside the programs.
-pub fn make_profile(text: impl BufRead, name: &Path, programs: &[PathBuf], run: Run, context: &RecordingContext) -> Result<BranchImport> {
+pub fn profile_from_branch_text(
+    text: impl BufRead,
+    name: &Path,
+    programs: &[PathBuf],
+    run: Run,
+    context: &RecordingContext,
+) -> Result<BranchImport> {
     Ok(import(text, name, programs, context.units.as_ref(), run)?)
 }
 
@@ -27,7 +33,7 @@ pub fn store_import(imported: BranchImport, name: &Path, destination: &ProfileDe
     anyhow::ensure!(sampling.records > 0, "{} has no branches. {}", name.display(), no_path_advice(sampling.samples));
     log_summary(&imported, &sampling);
     anyhow::ensure!(sampling.whole_paths > 0, "cannot count paths: no path was recorded from its beginning to its end");
-    deliver(&Collected { profile: imported.profile, problems: Vec::new() }, destination, context).map(drop)
+    deliver_profile(&CollectedProfile { profile: imported.profile, problems: Vec::new() }, destination, context).map(drop)
 }
 
 fn no_path_advice(samples: u64) -> &'static str {

@@ -24,9 +24,9 @@ mod waiting;
 
 pub use bursts::BurstSchedule;
 pub use context::RecordingContext;
-pub use destination::{Delivered, ProfileDestination, deliver, warn_nothing_counted};
-pub use folder::{RunFolder, is_in_use, run_folder};
+pub use destination::{DeliveredProfile, ProfileDestination, deliver_profile, warn_nothing_counted};
+pub use folder::{RunFolder, create_run_folder, is_mapped_by_process};
 pub use runs::{
-    PROGRAM_VARIABLE, RecordedCommand, TEST_VARIABLE, command, cpu_time, exit_code_of_recording, host_name, new_run, output_pattern,
-    process_ending, run_metadata,
+    PROGRAM_VARIABLE, RecordedCommand, TEST_VARIABLE, command, cpu_time, exit_code_of_recording, host_name, new_run_metadata,
+    output_pattern, process_ending, run_metadata,
 };

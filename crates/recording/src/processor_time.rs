@@ -19,7 +19,7 @@ pub struct ProcessorTime {
 }
 
 /// If more clocks than this are open, those of ended processes are closed, because the default limit on file descriptors is 1,024.
-const CLOCKS_BEFORE_CLEANUP: usize = 128;
+const MAX_CLOCKS_BEFORE_CLEANUP: usize = 128;
 
 impl ProcessorTime {
     /// Measures a process from now on, unless its own clock or that of an ancestor is already open. Does nothing if the system forbids it.
@@ -28,8 +28,8 @@ impl ProcessorTime {
             return;
         }
         self.processes.insert(process);
-        if self.clocks.len() >= CLOCKS_BEFORE_CLEANUP {
-            self.close_ended_clocks();
+        if self.clocks.len() >= MAX_CLOCKS_BEFORE_CLEANUP {
+            self.close_clocks_of_ended_processes();
         }
         let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
         for thread in threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
@@ -38,7 +38,7 @@ impl ProcessorTime {
         }
     }
 
-    fn close_ended_clocks(&mut self) {
+    fn close_clocks_of_ended_processes(&mut self) {
         let (running, ended) = std::mem::take(&mut self.clocks).into_iter().partition(|(process, _)| parent_of(*process).is_some());
         self.clocks = running;
         for (process, mut clock) in ended {

@@ -5,11 +5,11 @@
 //! reused. Programs are stored while the command continues. If streams are recorded, a thread drains them and finishes their logs.
 
 use crate::runs::format_causes;
-use crate::streams::record::{STREAM_FILE_NAMES, StreamOptions, write_raw_counts};
+use crate::streams::record::{STREAM_FILE_NAME_PATTERN, StreamOptions, write_raw_counts_of_log};
 use crate::streams::recorder::{MIN_PAUSE, StreamRecorder, next_longer_pause};
 use crate::{
-    RecordedCommand, RecordingContext, TEST_VARIABLE, command, exit_code_of_recording, host_name, new_run, output_pattern, process_ending,
-    run_folder, run_metadata, warn_nothing_counted,
+    RecordedCommand, RecordingContext, TEST_VARIABLE, command, create_run_folder, exit_code_of_recording, host_name, new_run_metadata,
+    output_pattern, process_ending, run_metadata, warn_nothing_counted,
 };
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ use trodden_launch::process::cannot_run_error;
 use trodden_profile::merge::{BuildPolicy, merge_files};
 use trodden_profile::{CollectProblem, Run, RunStore, SamplingSwitch, collect, raw_files};
 use trodden_sequence::CompressionMethod;
-use trodden_stored::place::{LOG_EXTENSION, STREAM_EXTENSION, files_with_extension, move_logs};
+use trodden_stored::place::{LOG_EXTENSION, STREAM_EXTENSION, files_with_extension, move_logs_to_folder};
 use trodden_text::words::{plural, quote_for_shell};
 use trodden_trace::command::{self as tracer, ActiveRun, RunKind};
 use trodden_trace::{FollowRequest, ProcessEvent, ProgramId, ProgramStart, StartedProgram, TraceError, follow};
@@ -34,14 +34,14 @@ use trodden_wire::stream::STREAM_ENVIRONMENT_VARIABLE;
 /// Records the programs of a command as runs of a suite. Also records their streams if `streams` is given. Returns the command's exit
 /// status. The calling process must be a tracer ([`trodden_trace::command::run_in_tracer_process`]).
 pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, context: &RecordingContext) -> Result<ExitCode> {
-    let folder = run_folder(&what.destination, context)?;
+    let folder = create_run_folder(&what.destination, context)?;
     let (mut command, raw) = (command(&what.command, folder.path(), "%m.%p.raw", context), folder.path().to_owned());
     let (ended, mut programs) = channel();
     if let Some(streams) = streams {
         command
-            .env(OUTPUT_ENVIRONMENT_VARIABLE, output_pattern(folder.path(), STREAM_FILE_NAMES))
+            .env(OUTPUT_ENVIRONMENT_VARIABLE, output_pattern(folder.path(), STREAM_FILE_NAME_PATTERN))
             .env(STREAM_ENVIRONMENT_VARIABLE, streams.to_variable_value());
-        programs = drain_in_background(folder.path().to_owned(), streams.method, programs);
+        programs = drain_streams_in_background(folder.path().to_owned(), streams.method, programs);
     }
     let recorder = ProgramRecorder {
         store: context.run_store()?,
@@ -61,7 +61,7 @@ pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, 
     // The thread that follows processes is their tracer, so this thread must wait for it to end.
     let following = move || {
         let report = &mut |event| match event {
-            ProcessEvent::Left { program, process } => move_files(&raw, program, process),
+            ProcessEvent::Left { program, process } => move_program_files(&raw, program, process),
             // If storing has failed, nobody receives this any more. The failure is reported later.
             ProcessEvent::Ended(program) => drop(ended.send(program)),
         };
@@ -72,7 +72,7 @@ pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, 
     drop(active);
     let status = status.map_err(|e| describe_failure(e, &what.command[0]))?;
     let recorder = recorder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    let finished = folder.check_exists().and_then(|()| recorder.finish(what, status, context));
+    let finished = folder.check_exists().and_then(|()| recorder.finish_recording(what, status, context));
     let is_whole = finished.is_ok();
     if let Err(error) = finished {
         let kept = folder.keep();
@@ -101,7 +101,7 @@ fn describe_failure(error: TraceError, program: &OsStr) -> anyhow::Error {
 }
 
 /// Starts a thread that drains the stream files in a folder. Returns a channel that delivers the programs whose logs are complete.
-fn drain_in_background(folder: PathBuf, method: CompressionMethod, programs: Receiver<StartedProgram>) -> Receiver<StartedProgram> {
+fn drain_streams_in_background(folder: PathBuf, method: CompressionMethod, programs: Receiver<StartedProgram>) -> Receiver<StartedProgram> {
     let (complete, ended) = channel();
     std::thread::spawn(move || {
         let mut recorder = StreamRecorder::new(&folder, method);
@@ -119,7 +119,7 @@ fn drain(recorder: &mut StreamRecorder, programs: &Receiver<StartedProgram>, com
         match programs.recv_timeout(pause) {
             Ok(program) => {
                 let place = program_folder(recorder.folder(), program.id);
-                let finished = if place.is_dir() { recorder.finish(&place).map(|_| ()) } else { Ok(()) };
+                let finished = if place.is_dir() { recorder.finish_streams(&place).map(|_| ()) } else { Ok(()) };
                 // If logs are missing, storing the program's run fails later, and that failure is reported.
                 let _ = complete.send(program);
                 finished?;
@@ -128,10 +128,10 @@ fn drain(recorder: &mut StreamRecorder, programs: &Receiver<StartedProgram>, com
             Err(RecvTimeoutError::Disconnected) => {
                 // The remaining files belong to processes that could not be followed.
                 let folder = recorder.folder().to_owned();
-                return recorder.finish(&folder).map(|_| ());
+                return recorder.finish_streams(&folder).map(|_| ());
             }
         }
-        pause = if recorder.poll()? == 0 { next_longer_pause(pause) } else { MIN_PAUSE };
+        pause = if recorder.drain_full_chunks()? == 0 { next_longer_pause(pause) } else { MIN_PAUSE };
     }
 }
 
@@ -140,7 +140,7 @@ fn program_folder(folder: &Path, program: ProgramId) -> PathBuf {
 }
 
 /// Moves the files of a process that has left its program. Files that cannot be moved stay in `folder`, where `finish` finds them.
-fn move_files(folder: &Path, program: ProgramId, process: u32) {
+fn move_program_files(folder: &Path, program: ProgramId, process: u32) {
     let ends = ["raw", STREAM_EXTENSION].map(|extension| format!(".{process}.{extension}"));
     let all = fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.file_name()));
     let ours: Vec<_> = all.filter(|name| ends.iter().any(|end| name.to_string_lossy().ends_with(end))).collect();
@@ -176,7 +176,7 @@ impl ProgramRecorder {
             if files.is_dir()
                 && let Err(error) = self.store_run(metadata_of(program), &files)
             {
-                self.report_once(&format_causes(&error));
+                self.report_problem_once(&format_causes(&error));
                 self.failures += 1;
             }
         }
@@ -186,7 +186,7 @@ impl ProgramRecorder {
     /// Stores a run from the files in a folder and removes the folder.
     fn store_run(&mut self, run: Run, folder: &Path) -> Result<()> {
         let logs = files_with_extension(folder, LOG_EXTENSION)?;
-        logs.iter().try_for_each(|log| write_raw_counts(log).map(drop))?;
+        logs.iter().try_for_each(|log| write_raw_counts_of_log(log).map(drop))?;
         let left = files_with_extension(folder, STREAM_EXTENSION)?;
         if let Some(left) = left.first() {
             bail!("stream {} was not recorded", left.display());
@@ -201,7 +201,7 @@ impl ProgramRecorder {
         let collected = collect(files, Run { suite: Some(self.suite.clone()), ..run }, self.units.as_ref());
         let mut losses = collected.problems.iter().filter(|p| p.loses_counts());
         let (has_losses, all_marked) = (losses.clone().next().is_some(), losses.all(CollectProblem::is_recorded_in_profile));
-        collected.problems.iter().for_each(|p| self.report_once(&p.to_string()));
+        collected.problems.iter().for_each(|p| self.report_problem_once(&p.to_string()));
         if !all_marked {
             bail!("cannot decode the counts of a run");
         }
@@ -209,21 +209,21 @@ impl ProgramRecorder {
         // A process that is killed while it starts leaves a file without images.
         if !collected.profile.images.is_empty() {
             let entry = self.store.add_run(&collected.profile)?;
-            move_logs(&logs, &self.store.streams(entry.number))?;
+            move_logs_to_folder(&logs, &self.store.streams(entry.number))?;
             self.logs += logs.len();
             self.stored.push(entry.profile);
         }
         fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))
     }
 
-    fn report_once(&mut self, problem: &str) {
+    fn report_problem_once(&mut self, problem: &str) {
         if self.reported.insert(problem.to_owned()) {
             log::warn!("{}", problem);
         }
     }
 
     /// Stores the files of all processes that could not be followed as a single run, and logs the result.
-    fn finish(mut self, what: &RecordedCommand, status: ExitStatus, context: &RecordingContext) -> Result<()> {
+    fn finish_recording(mut self, what: &RecordedCommand, status: ExitStatus, context: &RecordingContext) -> Result<()> {
         let mut rest = raw_files(&self.folder)?;
         rest.extend(files_with_extension(&self.folder, LOG_EXTENSION)?);
         if !rest.is_empty() {
@@ -274,6 +274,6 @@ fn metadata_of(program: StartedProgram) -> Run {
         duration_ns: program.duration.as_nanos() as u64,
         ending: program.ending.map(process_ending),
         test: program.variable.filter(|name| !name.is_empty()),
-        ..new_run()
+        ..new_run_metadata()
     }
 }

@@ -7,8 +7,9 @@
 use crate::bursts::{self, BurstFiles, BurstThread};
 use crate::runs::format_causes;
 use crate::{
-    BurstSchedule, Delivered, PROGRAM_VARIABLE, ProfileDestination, RecordedCommand, RecordingContext, RunFolder, command, deliver,
-    exit_code_of_recording, is_in_use, new_run, output_pattern, process_ending, run_folder, run_metadata, warn_nothing_counted,
+    BurstSchedule, DeliveredProfile, PROGRAM_VARIABLE, ProfileDestination, RecordedCommand, RecordingContext, RunFolder, command,
+    create_run_folder, deliver_profile, exit_code_of_recording, is_mapped_by_process, new_run_metadata, output_pattern, process_ending,
+    run_metadata, warn_nothing_counted,
 };
 use anyhow::{Context, Result};
 use std::ffi::{OsStr, OsString};
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trodden_launch::process::{cannot_run_error, exit_code, run_forwarding_signals};
-use trodden_profile::{Collected, Profile, Run, SampledRun, Sampling, UnitProfile, collect, raw_files};
+use trodden_profile::{CollectedProfile, Profile, Run, SampledRun, Sampling, UnitProfile, collect, raw_files};
 use trodden_text::words::{plural, quote_for_shell};
 use trodden_unit::InstrumentedImage;
 use trodden_wire::{SWITCH_ENVIRONMENT_VARIABLE, SWITCH_ON_VALUE};
@@ -25,9 +26,9 @@ use trodden_wire::{SWITCH_ENVIRONMENT_VARIABLE, SWITCH_ON_VALUE};
 /// Records a command and all its processes as one run. Returns the command's exit status. With `must_sample`, warns if none of the programs
 /// was built with `--sample`.
 pub fn run(what: &RecordedCommand, bursts: BurstSchedule, must_sample: bool, context: &RecordingContext) -> Result<ExitCode> {
-    let folder = run_folder(&what.destination, context)?;
+    let folder = create_run_folder(&what.destination, context)?;
     // This name pattern contains no process ID, so all processes share one file per image.
-    let mut counted = run_counted(&what.command, folder.path(), "%m.raw", bursts, context)?;
+    let mut counted = run_and_count(&what.command, folder.path(), "%m.raw", bursts, context)?;
     counted.run.suite = what.destination.suite.clone();
     counted.run.test.clone_from(&context.test);
     let status = counted.status;
@@ -54,10 +55,10 @@ pub struct RunnerCommand {
 /// Records all programs that a command runs through its runner as one run. Returns the command's exit status, and whether a profile was
 /// stored. Fails if the command cannot be run, or the destination cannot be written.
 pub fn run_through_runner(what: RunnerCommand, bursts: BurstSchedule, context: &RecordingContext) -> Result<(ExitCode, bool)> {
-    let folder = run_folder(&what.destination, context)?;
+    let folder = create_run_folder(&what.destination, context)?;
     let mut command = what.command;
     command.env(what.output_variable, output_pattern(folder.path(), "%m.raw"));
-    let mut counted = run_counted_command(command, &what.typed, folder.path(), bursts, context)?;
+    let mut counted = run_and_count_command(command, &what.typed, folder.path(), bursts, context)?;
     counted.run.suite.clone_from(&what.destination.suite);
     let status = counted.status;
     folder.check_exists()?;
@@ -67,7 +68,7 @@ pub fn run_through_runner(what: RunnerCommand, bursts: BurstSchedule, context: &
     }
     let delivery = counted.collect(folder.path(), context).and_then(|mut collected| {
         replace_missing_images(&mut collected.profile, &what.images);
-        deliver(&collected, &what.destination, context)
+        deliver_profile(&collected, &what.destination, context)
     });
     let is_recorded = delivery.is_ok();
     let is_whole = report_delivery(delivery, folder);
@@ -86,9 +87,9 @@ fn replace_missing_images(profile: &mut Profile, copies: &Path) {
 
 /// Reports the problems of a run's profile. Keeps the raw files if they contain more than the profile. Returns true if the profile is
 /// complete.
-fn report_delivery(delivery: Result<Delivered>, folder: RunFolder) -> bool {
+fn report_delivery(delivery: Result<DeliveredProfile>, folder: RunFolder) -> bool {
     let delivered = match delivery {
-        Ok(Delivered { problems: 0, .. }) => return true,
+        Ok(DeliveredProfile { problems: 0, .. }) => return true,
         Ok(delivered) => delivered,
         Err(error) if !has_counts(folder.path()) => {
             log::warn!("could not store the profile of this run: {}", format_causes(&error));
@@ -129,7 +130,7 @@ fn has_counts(folder: &Path) -> bool {
 /// cannot be run or fails, or its counts have problems.
 pub fn record_trial(program: &Path, folder: &Path, context: &RecordingContext) -> Result<Profile> {
     let bursts = BurstSchedule { burst: Duration::from_millis(1), period: Duration::from_millis(10) };
-    let counted = run_counted(&[program.into()], folder, "%m.raw", bursts, context)?;
+    let counted = run_and_count(&[program.into()], folder, "%m.raw", bursts, context)?;
     anyhow::ensure!(counted.status.success(), "the program failed with {}", counted.status);
     let collected = counted.collect(folder, context)?;
     match collected.problems.first() {
@@ -146,7 +147,8 @@ pub fn train(commands: &[String], program: &Path, context: &RecordingContext) ->
     let mut last = None;
     for line in commands {
         let arguments = ["sh".into(), "-c".into(), line.into()];
-        let counted = run_counted_with(&arguments, &[(PROGRAM_VARIABLE, program.as_os_str())], (folder.path(), "%m.raw"), bursts, context)?;
+        let counted =
+            run_and_count_with(&arguments, &[(PROGRAM_VARIABLE, program.as_os_str())], (folder.path(), "%m.raw"), bursts, context)?;
         anyhow::ensure!(counted.status.success(), "the training `{line}` failed with {}", counted.status);
         last = Some(counted);
     }
@@ -169,10 +171,10 @@ struct CountedRun {
 }
 
 impl CountedRun {
-    fn collect(self, folder: &Path, context: &RecordingContext) -> Result<Collected> {
+    fn collect(self, folder: &Path, context: &RecordingContext) -> Result<CollectedProfile> {
         let files = raw_files(folder)?;
         let mut collected = collect(files, self.run, context.units.as_ref());
-        collected.profile.sampling = self.sampling.map(|s| Sampling::Bursts(s.finish(&collected.profile)));
+        collected.profile.sampling = self.sampling.map(|s| Sampling::Bursts(s.estimate_counts(&collected.profile)));
         Ok(collected)
     }
 }
@@ -181,18 +183,18 @@ impl CountedRun {
 const EXIT_GRACE_PERIOD: Duration = Duration::from_millis(50);
 
 /// Runs a command that writes raw files, named by the pattern `names`, to a folder.
-fn run_counted(
+fn run_and_count(
     arguments: &[OsString],
     folder: &Path,
     names: &str,
     bursts: BurstSchedule,
     context: &RecordingContext,
 ) -> Result<CountedRun> {
-    run_counted_with(arguments, &[], (folder, names), bursts, context)
+    run_and_count_with(arguments, &[], (folder, names), bursts, context)
 }
 
-/// Like [`run_counted`], but sets additional environment variables.
-fn run_counted_with(
+/// Like [`run_and_count`], but sets additional environment variables.
+fn run_and_count_with(
     arguments: &[OsString],
     variables: &[(&str, &OsStr)],
     (folder, names): (&Path, &str),
@@ -201,11 +203,11 @@ fn run_counted_with(
 ) -> Result<CountedRun> {
     let mut command = command(arguments, folder, names, context);
     command.envs(variables.iter().copied());
-    run_counted_command(command, arguments, folder, bursts, context)
+    run_and_count_command(command, arguments, folder, bursts, context)
 }
 
 /// Runs a command whose environment already tells it to write raw files to a folder.
-fn run_counted_command(
+fn run_and_count_command(
     mut command: Command,
     arguments: &[OsString],
     folder: &Path,
@@ -230,7 +232,7 @@ fn run_counted_command(
 
 /// Warns if a process that the command started is still counting.
 fn warn_of_running_processes(arguments: &[OsString], folder: &Path) {
-    let is_used = || trodden_profile::raw_files(folder).unwrap_or_default().iter().any(|file| is_in_use(file));
+    let is_used = || trodden_profile::raw_files(folder).unwrap_or_default().iter().any(|file| is_mapped_by_process(file));
     // Processes get some time to end before they are reported.
     if is_used() && {
         std::thread::sleep(EXIT_GRACE_PERIOD);
@@ -251,17 +253,17 @@ fn store_profile(
     counted: CountedRun,
     folder: &Path,
     context: &RecordingContext,
-) -> Result<Delivered> {
+) -> Result<DeliveredProfile> {
     if raw_files(folder)?.is_empty() {
         warn_nothing_counted(&what.command[0]);
-        return Ok(Delivered::default());
+        return Ok(DeliveredProfile::default());
     }
     match (&counted.sampling, must_sample) {
         (Some(sampling), _) => bursts::log_counting_fraction(sampling),
         (None, true) => log::warn!("nothing was sampled, because no program that ran was built with --sample. All executions were counted"),
         (None, false) => {}
     }
-    deliver(&counted.collect(folder, context)?, &what.destination, context)
+    deliver_profile(&counted.collect(folder, context)?, &what.destination, context)
 }
 
 /// Stores a profile from raw files that programs wrote without `trodden record`. Fails if a file cannot be read, nothing can be decoded, or
@@ -275,7 +277,7 @@ pub fn collect_files(given: &[PathBuf], destination: &ProfileDestination, contex
         }
     }
     anyhow::ensure!(!files.is_empty(), "the given folders have no raw files (*.raw)");
-    let run = Run { suite: destination.suite.clone(), ..new_run() };
+    let run = Run { suite: destination.suite.clone(), ..new_run_metadata() };
     let collected = collect(files, run, context.units.as_ref());
     let has_bursts = |unit: &UnitProfile| {
         unit.map.experiment.is_sampled() && unit.map.functions.iter().any(|function| unit.counts_of(function).next().is_some())
@@ -287,5 +289,5 @@ pub fn collect_files(given: &[PathBuf], destination: &ProfileDestination, contex
             image.path
         );
     }
-    deliver(&collected, destination, context)?.check()
+    deliver_profile(&collected, destination, context)?.check_nothing_was_lost()
 }

@@ -71,12 +71,12 @@ pub fn run_metadata(arguments: &[OsString], started: Duration, ending: ProcessEn
         host: host_name(),
         started_ns: started.as_nanos() as u64,
         ending: Some(ending),
-        ..new_run()
+        ..new_run_metadata()
     }
 }
 
 /// Returns the metadata of one run, of which only the recorder's version is known.
-pub fn new_run() -> Run {
+pub fn new_run_metadata() -> Run {
     Run { runs: 1, recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() }
 }
 

@@ -1,7 +1,7 @@
 //! Samples programs that are already running. The user names them by raw file, folder or process ID.
 
 use crate::bursts::{BurstFiles, BurstThread, read_raw_files};
-use crate::{BurstSchedule, ProfileDestination, RecordingContext, deliver, host_name, is_in_use, new_run};
+use crate::{BurstSchedule, ProfileDestination, RecordingContext, deliver_profile, host_name, is_mapped_by_process, new_run_metadata};
 use anyhow::{Context, Result, bail, ensure};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use std::fs;
@@ -15,7 +15,7 @@ use trodden_trace::{ProcessMapping, mappings};
 
 /// Arguments of [`attach`].
 #[derive(Clone, Debug)]
-pub struct Sample {
+pub struct SamplingJob {
     /// Raw files, folders with raw files, or process IDs.
     pub subjects: Vec<PathBuf>,
     /// Time for which to sample; `None` to sample until a signal arrives, or until all processes given by ID have ended.
@@ -28,7 +28,7 @@ pub struct Sample {
 
 /// Samples running programs and stores their profile. Fails if a program or file does not exist or was not built with `--sample`, or its
 /// counts cannot be read.
-pub fn attach(job: &Sample, context: &RecordingContext) -> Result<()> {
+pub fn attach(job: &SamplingJob, context: &RecordingContext) -> Result<()> {
     let (files, processes) = resolve_subjects(&job.subjects)?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -41,7 +41,7 @@ pub fn attach(job: &Sample, context: &RecordingContext) -> Result<()> {
          Build it with --sample, or end the other recorder",
         job.subjects.iter().map(|s| s.display().to_string()).collect::<Vec<_>>().join(", ")
     );
-    if processes.is_empty() && !files.list_files()?.iter().any(|file| is_in_use(file)) {
+    if processes.is_empty() && !files.list_files()?.iter().any(|file| is_mapped_by_process(file)) {
         log::warn!("no running process uses these files, so only processes that start later are sampled");
     }
     let (started, clock) = (SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), Instant::now());
@@ -61,13 +61,13 @@ pub fn attach(job: &Sample, context: &RecordingContext) -> Result<()> {
         suite: job.destination.suite.clone(),
         started_ns: started.as_nanos() as u64,
         duration_ns: clock.elapsed().as_nanos() as u64,
-        ..new_run()
+        ..new_run_metadata()
     };
     let mut now = read_raw_files(&files.list_files()?)?;
     subtract_earlier_counts(&mut now, &before);
     let mut collected = collect::collect_loaded(now, run, context.units.as_ref());
-    collected.profile.sampling = sampled.map(|s| Sampling::Bursts(s.finish(&collected.profile)));
-    deliver(&collected, &job.destination, context)?.check()
+    collected.profile.sampling = sampled.map(|s| Sampling::Bursts(s.estimate_counts(&collected.profile)));
+    deliver_profile(&collected, &job.destination, context)?.check_nothing_was_lost()
 }
 
 /// Resolves names to raw files. Also returns the processes whose IDs were given.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// Scheduler statistics for the threads of some processes.
 #[derive(Debug, Default)]
-pub struct SchedulerWaits {
+pub struct SchedulerWaitingTime {
     /// For each thread, by ID, its times when it was first seen and when it was last seen.
     threads: BTreeMap<u64, (SchedulerTimes, SchedulerTimes)>,
 }
@@ -17,7 +17,7 @@ struct SchedulerTimes {
     waited: u64,
 }
 
-impl SchedulerWaits {
+impl SchedulerWaitingTime {
     /// Updates the times of a process's threads. Does nothing if the process has ended or the system has no `schedstat` files.
     pub fn update(&mut self, process: u64) {
         let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else { return };
@@ -52,16 +52,16 @@ mod tests {
 
     #[test]
     fn share_is_computed_from_differences() {
-        let mut waiting = SchedulerWaits::default();
+        let mut waiting = SchedulerWaitingTime::default();
         waiting.threads.insert(1, (SchedulerTimes { executed: 100, waited: 50 }, SchedulerTimes { executed: 300, waited: 150 }));
         waiting.threads.insert(2, (SchedulerTimes { executed: 0, waited: 0 }, SchedulerTimes { executed: 100, waited: 0 }));
         assert_eq!(waiting.waiting_share(), 0.25);
-        assert_eq!(SchedulerWaits::default().waiting_share(), 0.0);
+        assert_eq!(SchedulerWaitingTime::default().waiting_share(), 0.0);
     }
 
     #[test]
     fn own_process_has_times() {
-        let mut waiting = SchedulerWaits::default();
+        let mut waiting = SchedulerWaitingTime::default();
         waiting.update(std::process::id().into());
         assert!(!waiting.threads.is_empty());
         waiting.update(u64::MAX);

@@ -1,8 +1,8 @@
 //! A function's source with one of its paths marked.
 //!
 //! The margin shows execution counts of all paths, not only of the marked path. With a coverage mapping, a line's count is the sum over all
-//! copies of the code ([`crate::view::View::mapped`]). Lines on the path are marked, and end with the directions that their branches took.
-//! Inlined code on the path is shown below the line that called it.
+//! copies of the code ([`crate::view::ProfileView::mapped`]). Lines on the path are marked, and end with the directions that their branches
+//! took. Inlined code on the path is shown below the line that called it.
 
 use crate::error::ReportError;
 use crate::escape;
@@ -10,12 +10,14 @@ use crate::indent::InlinedIndent;
 use crate::line_range::LineRange;
 use crate::lines::LineCounts;
 use crate::measure::PathMeasure;
-use crate::paint::{self, align_left, align_right, fit};
-use crate::path_listing::{ListingStep, PathListing, Turn};
+use crate::paint::{self, align_left, align_right, truncate_text};
+use crate::path_listing::{ListingStep, PathListing, TakenBranch};
 use crate::select;
 use crate::source::SourceCache;
-use crate::text::{INLINE_INDENT, NO_SOURCE, PageLayout, TextOptions, calls_to_show, paint_turn, render_path, scope_label};
-use crate::view::{Function, View, file_of};
+use crate::text::{
+    INLINE_INDENT, PageLayout, SOURCE_NOT_FOUND_TEXT, TextOptions, inlined_calls_to_show, paint_taken_branch, render_path, scope_label,
+};
+use crate::view::{Function, ProfileView, file_of};
 use crate::words;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::Node;
@@ -35,7 +37,12 @@ pub struct AnnotateRequest {
 }
 
 /// Writes the annotated source. Fails if no function matches or the function has no path with the requested number.
-pub fn annotate(view: &View, request: &AnnotateRequest, sources: &SourceCache, options: &TextOptions) -> Result<String, ReportError> {
+pub fn annotate(
+    view: &ProfileView,
+    request: &AnnotateRequest,
+    sources: &SourceCache,
+    options: &TextOptions,
+) -> Result<String, ReportError> {
     let functions = select::find_functions(view, &request.function)?;
     let Some((function, others)) = functions.split_first() else { return Ok(String::new()) };
     let page = &PageLayout::new(options);
@@ -78,7 +85,7 @@ impl ShownPath {
     }
 }
 
-fn render_title(view: &View, function: &Function, shown: Option<&ShownPath>, measure: PathMeasure, page: &PageLayout) -> String {
+fn render_title(view: &ProfileView, function: &Function, shown: Option<&ShownPath>, measure: PathMeasure, page: &PageLayout) -> String {
     let place = match (function.file(), function.line()) {
         (Some(file), Some(line)) => format!("  {}:{line}", escape::escape_line(file)),
         _ => String::new(),
@@ -86,7 +93,7 @@ fn render_title(view: &View, function: &Function, shown: Option<&ShownPath>, mea
     let mut out = format!("{}{}\n", page.paint(paint::NAME, &function.name.full), page.paint(paint::DIM, &place));
     let total = view.total(measure);
     let whole = words::percent(select::share(function.total(measure), total));
-    let calls = words::plural(function.paths.entries().into(), "call", "calls");
+    let calls = words::plural(function.paths.call_count().into(), "call", "calls");
     let paths = words::plural(function.paths.complete.len() as u128, "path", "different paths");
     out.push_str(&format!("  {calls}, {paths}, {whole} of all {}\n", measure.name()));
     let Some(shown) = shown else {
@@ -120,7 +127,7 @@ fn render_without_source(function: &Function, shown: Option<&ShownPath>, sources
 }
 
 struct MarkedSource<'a> {
-    view: &'a View<'a>,
+    view: &'a ProfileView<'a>,
     function: &'a Function<'a>,
     counts: LineCounts,
     /// The path's steps, by the file and line at which each is shown. A step in inlined code is shown at the line of the outermost call.
@@ -137,7 +144,7 @@ const MARGIN_WIDTH: usize = 25;
 
 impl<'a> MarkedSource<'a> {
     fn new(
-        view: &'a View<'a>,
+        view: &'a ProfileView<'a>,
         function: &'a Function<'a>,
         shown: Option<&'a ShownPath>,
         sources: &'a SourceCache<'a>,
@@ -146,7 +153,7 @@ impl<'a> MarkedSource<'a> {
         let mut steps: BTreeMap<(&str, u32), Vec<&ListingStep>> = BTreeMap::new();
         for step in shown.iter().flat_map(|c| &c.listing.steps) {
             let Some(first) = step.chain.first() else { continue };
-            steps.entry((file_of(function.units_map(), *first).unwrap_or(""), first.line)).or_default().push(step);
+            steps.entry((file_of(function.unit_map(), *first).unwrap_or(""), first.line)).or_default().push(step);
         }
         let mut instances: BTreeMap<(u32, u32, u32), u64> = BTreeMap::new();
         for (block, &count) in function.map.blocks.iter().zip(&function.paths.blocks) {
@@ -156,11 +163,11 @@ impl<'a> MarkedSource<'a> {
             }
         }
         let chains = steps.values().flatten().map(|step| step.chain.as_slice());
-        let inlined = InlinedIndent::measure_chains(function, sources, chains);
+        let inlined = InlinedIndent::measure_inlined_bodies_of_chains(function, sources, chains);
         let all = || steps.values().flatten().filter(|s| !s.turns.is_empty());
-        let source = |s: &&&ListingStep| s.chain.last().and_then(|p| sources.line(file_of(function.units_map(), *p)?, p.line));
+        let source = |s: &&&ListingStep| s.chain.last().and_then(|p| sources.line(file_of(function.unit_map(), *p)?, p.line));
         let longest = all().filter_map(|s| Some(paint::width(&source(&s)?) + 4 * (s.chain.len() - 1))).max().unwrap_or(0);
-        let turns = all().flat_map(|s| words::list_turns(&s.turns)).map(|turn| paint::width(&turn)).max().unwrap_or(0);
+        let turns = all().flat_map(|s| words::list_taken_branches(&s.turns)).map(|turn| paint::width(&turn)).max().unwrap_or(0);
         let column = longest.max(40).min(page.width.saturating_sub(MARGIN_WIDTH + turns + 2));
         MarkedSource { view, function, counts: LineCounts::from_functions([function]), steps, instances, inlined, sources, page, column }
     }
@@ -190,9 +197,9 @@ impl<'a> MarkedSource<'a> {
     /// Renders a step in inlined code below the line with the call, which is indented by `base` columns. `before` is the call chain of the
     /// previous step.
     fn render_inlined_step(&self, before: &[SourcePosition], step: &ListingStep, base: usize) -> String {
-        let map = self.function.units_map();
+        let map = self.function.unit_map();
         let mut out = String::new();
-        for depth in calls_to_show(before, &step.chain) {
+        for depth in inlined_calls_to_show(before, &step.chain) {
             let inside = step.chain[depth + 1];
             let file = file_of(map, inside).map(words::base_name).unwrap_or("?");
             let name = format!("{}↳ {}", " ".repeat(base + INLINE_INDENT * depth), scope_label(map, inside));
@@ -201,33 +208,34 @@ impl<'a> MarkedSource<'a> {
             out.push_str(&format!("{gutter} {}  {note}\n", self.page.paint(paint::NAME, &name)));
         }
         let at = step.chain[step.chain.len() - 1];
-        let source = file_of(map, at).and_then(|f| self.sources.line(f, at.line)).unwrap_or_else(|| NO_SOURCE.into());
+        let source = file_of(map, at).and_then(|f| self.sources.line(f, at.line)).unwrap_or_else(|| SOURCE_NOT_FOUND_TEXT.into());
         let indent = base + INLINE_INDENT * (step.chain.len() - 1) + self.inlined.relative_indent(at, &source);
         let source = format!("{}{}", " ".repeat(indent), source.trim_start());
         let count = self.instances.get(&(at.scope, at.file, at.line)).copied();
         out + &self.render_line(at.line, count, &source, true, &step.turns)
     }
 
-    fn render_line(&self, number: u32, count: Option<u64>, source: &str, on_path: bool, turns: &[Turn]) -> String {
+    fn render_line(&self, number: u32, count: Option<u64>, source: &str, on_path: bool, turns: &[TakenBranch]) -> String {
         let page = self.page;
         let margin = align_right(&count.map(|c| words::count(c.into())).unwrap_or_default(), 14);
         let margin = page.paint(if count == Some(0) { paint::DIM } else { paint::COUNT }, &margin);
         let marker = if on_path { page.paint(paint::DIRECTION, "▌") } else { " ".into() };
         let number = page.paint(paint::DIM, &format!("{} │", align_right(&number.to_string(), 6)));
-        let mut turns = words::list_turns(turns).into_iter();
+        let mut turns = words::list_taken_branches(turns).into_iter();
         // A source line is never shortened to make room for a branch direction. If the line is too long, all directions follow on separate
         // rows.
         let beside = if paint::width(source) <= self.column { turns.next() } else { None };
-        let text = if beside.is_some() { align_left(source, self.column) } else { fit(source, page.width.saturating_sub(MARGIN_WIDTH)) };
+        let text =
+            if beside.is_some() { align_left(source, self.column) } else { truncate_text(source, page.width.saturating_sub(MARGIN_WIDTH)) };
         let style = match (on_path, count) {
-            (true, _) => paint::ON_PATH,
+            (true, _) => paint::LINE_ON_PATH,
             (false, Some(0)) => paint::DIM,
             (false, _) => anstyle::Style::new(),
         };
-        let beside = beside.map(|turn| paint_turn(&turn, page)).unwrap_or_default();
+        let beside = beside.map(|turn| paint_taken_branch(&turn, page)).unwrap_or_default();
         let line = format!("{margin} {marker}{number} {}  {beside}", page.paint(style, &text));
         let below = page.paint(paint::DIM, &format!("{} │", " ".repeat(MARGIN_WIDTH - 3)));
-        let others = turns.map(|turn| format!("{below} {}  {}\n", " ".repeat(self.column), paint_turn(&turn, page)));
+        let others = turns.map(|turn| format!("{below} {}  {}\n", " ".repeat(self.column), paint_taken_branch(&turn, page)));
         others.fold(format!("{}\n", line.trim_end()), |lines, other| lines + &other)
     }
 

@@ -3,12 +3,12 @@
 
 use crate::words::plural;
 use std::fmt::Write;
-use trodden_analysis::copies::{BaselineTimes, CopyCosts, Costs};
+use trodden_analysis::copies::{BaselineTimes, CopiesCosts, CopyCosts};
 
 const BAR_HEIGHT: u32 = 26;
 const LABEL_WIDTH: u32 = 150;
 const MAX_BAR_WIDTH: f64 = 560.0;
-const STYLE: &str = "\
+const STYLE_SHEET: &str = "\
 :root{color-scheme:light dark;--ink:#1b1f24;--line:#d5d9de;--ground:#fff}\
 @media(prefers-color-scheme:dark){:root{--ink:#e6e8eb;--line:#3a4048;--ground:#16191d}}\
 body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:55rem;padding:0 1rem;color:var(--ink);background:var(--ground)}\
@@ -30,10 +30,10 @@ struct ChartBar {
 
 /// Returns sentences that compare the copies' costs with the ideal and with a single program that counts everything. Probe executions are
 /// called hits.
-pub fn summary(costs: &Costs) -> Vec<String> {
+pub fn summarise_costs(costs: &CopiesCosts) -> Vec<String> {
     let to_seconds = |ns: u64| ns as f64 / 1e9;
     let share = |hits: u64| 100.0 * hits as f64 / costs.sequential_hits.max(1) as f64;
-    let mut out = vec![format!("the slowest is copy {}: {:.3} s", costs.slowest_copy, to_seconds(costs.slowest().wall_ns))];
+    let mut out = vec![format!("the slowest is copy {}: {:.3} s", costs.slowest_copy, to_seconds(costs.slowest_copy_costs().wall_ns))];
     if let Some(distance) = costs.distance_from_ideal {
         // The distance is negative if all copies together execute fewer path register increments (labels) than the single program, from
         // whose number the ideal is computed.
@@ -41,10 +41,10 @@ pub fn summary(costs: &Costs) -> Vec<String> {
         out.push(format!(
             "the copy with the most hits has {:.1} % of the hits of one program that counts everything: {:.1} % {side} the ideal of \
                 equal shares ({:.1} %); no plan can get below {:.1} %",
-            share(costs.hits_of_slowest),
+            share_of_sequential_hits(costs.hits_of_slowest),
             100.0 * distance.abs(),
-            share(costs.ideal_hits),
-            share(costs.lower_bound_hits)
+            share_of_sequential_hits(costs.ideal_hits),
+            share_of_sequential_hits(costs.lower_bound_hits)
         ));
     }
     match (&costs.baseline, costs.saving) {
@@ -74,7 +74,7 @@ fn describe_count_mismatch(at: usize, copy: &CopyCosts) -> Option<String> {
 
 /// A line of a cost report.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CostLine {
+pub enum CostReportLine {
     /// States costs.
     Note(String),
     /// Warns that two measurements contradict each other.
@@ -82,11 +82,11 @@ pub enum CostLine {
 }
 
 /// Returns a line for each copy, warnings about contradictions, and finally the summary.
-pub fn lines(costs: &Costs) -> Vec<CostLine> {
+pub fn lines(costs: &CopiesCosts) -> Vec<CostReportLine> {
     let functions = |copy: &CopyCosts| plural(copy.functions as u128, "function", "functions");
     let mut out = Vec::new();
-    if costs.knows_hits() {
-        out.push(CostLine::Note(format!(
+    if costs.are_hits_known() {
+        out.push(CostReportLine::Note(format!(
             "{} ({}), hits as percentages of those of one program that counts everything",
             plural(costs.copies.len() as u128, "copy", "copies"),
             costs.strategy
@@ -95,25 +95,29 @@ pub fn lines(costs: &Costs) -> Vec<CostLine> {
     for (at, copy) in costs.copies.iter().enumerate() {
         let overhead = copy.overhead.map_or(String::new(), |o| format!(", overhead {:.1} %", 100.0 * o));
         let seconds = copy.wall_ns as f64 / 1e9;
-        out.push(CostLine::Note(match costs.hits(copy) {
-            Some(hits) => format!("copy {at}: {seconds:.3} s, {:.1} % of hits, {}{overhead}", 100.0 * share(costs, hits), functions(copy)),
+        out.push(CostReportLine::Note(match costs.minimised_hits_of_copy(copy) {
+            Some(hits) => format!(
+                "copy {at}: {seconds:.3} s, {:.1} % of hits, {}{overhead}",
+                100.0 * share_of_sequential_hits(costs, hits),
+                functions(copy)
+            ),
             None => format!("copy {at}: {seconds:.3} s, unknown paths of {}{overhead}", functions(copy)),
         }));
-        out.extend(describe_count_mismatch(at, copy).map(CostLine::Warning));
+        out.extend(describe_count_mismatch(at, copy).map(CostReportLine::Warning));
     }
-    out.extend(summary(costs).into_iter().map(CostLine::Note));
+    out.extend(summarise_costs(costs).into_iter().map(CostReportLine::Note));
     out
 }
 
 /// Renders the costs as an HTML page.
-pub fn page(costs: &Costs) -> String {
+pub fn page(costs: &CopiesCosts) -> String {
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
-         <title>Copies</title>\n<style>{STYLE}</style></head><body>\n"
+         <title>Copies</title>\n<style>{STYLE_SHEET}</style></head><body>\n"
     );
     let copies = plural(costs.copies.len() as u128, "copy", "copies");
     let _ = writeln!(out, "<h1>{}</h1><p>{copies}, strategy {}.</p><ul>", escape(&costs.program), costs.strategy);
-    summary(costs).iter().for_each(|line| _ = writeln!(out, "<li>{}.</li>", escape(line)));
+    summarise_costs(costs).iter().for_each(|line| _ = writeln!(out, "<li>{}.</li>", escape(line)));
     let _ = writeln!(out, "</ul>\n{}<h2>Wall time</h2>\n{}", render_table(costs), render_bar_chart(&build_time_bars(costs)));
     if let Some(rows) = build_hit_bars(costs) {
         let what = if costs.hits_counted == "all" { "probes" } else { "labels" };
@@ -127,14 +131,14 @@ pub fn page(costs: &Costs) -> String {
     out + "</body></html>\n"
 }
 
-fn render_table(costs: &Costs) -> String {
+fn render_table(costs: &CopiesCosts) -> String {
     let per_cent = |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.1} %", 100.0 * share));
     let mut out = String::from("<div class=\"scroll\" tabindex=\"0\"><table><tr><th>copy</th><th>wall time</th><th>processor time</th>");
     out += "<th>overhead</th><th>hits</th><th>functions</th><th>started</th><th>host</th></tr>\n";
     for (at, copy) in costs.copies.iter().enumerate() {
         let class = if at == costs.slowest_copy { " class=\"most\"" } else { "" };
         let (wall, processor, overhead) = (format_seconds(copy.wall_ns), format_seconds(copy.cpu_ns), per_cent(copy.overhead));
-        let hits = per_cent(costs.hits(copy).map(|hits| share(costs, hits)));
+        let hits = per_cent(costs.minimised_hits_of_copy(copy).map(|hits| share_of_sequential_hits(costs, hits)));
         let (functions, attempts, host) = (copy.functions, copy.attempts, escape(&copy.host));
         let _ = writeln!(
             out,
@@ -145,7 +149,7 @@ fn render_table(costs: &Costs) -> String {
     out + "</table></div>\n"
 }
 
-fn build_time_bars(costs: &Costs) -> Vec<ChartBar> {
+fn build_time_bars(costs: &CopiesCosts) -> Vec<ChartBar> {
     let row = |name: String, ns: u64, colour| ChartBar { name, value: ns as f64, text: format_seconds(ns), colour };
     let mut rows: Vec<ChartBar> =
         costs.copies.iter().enumerate().map(|(at, c)| row(format!("copy {at}"), c.wall_ns, COPY_COLOUR)).collect();
@@ -158,20 +162,22 @@ fn build_time_bars(costs: &Costs) -> Vec<ChartBar> {
 
 /// Returns chart bars for the copies' numbers of probe executions (hits), relative to the single program. Returns `None` if a copy's number
 /// is unknown.
-fn build_hit_bars(costs: &Costs) -> Option<Vec<ChartBar>> {
+fn build_hit_bars(costs: &CopiesCosts) -> Option<Vec<ChartBar>> {
     let row = |name: String, hits: u64, colour| {
-        let value = share(costs, hits);
+        let value = share_of_sequential_hits(costs, hits);
         ChartBar { name, value, text: format!("{:.1} %", 100.0 * value), colour }
     };
     let all = costs.copies.iter().enumerate();
-    let mut rows = all.map(|(at, c)| Some(row(format!("copy {at}"), costs.hits(c)?, COPY_COLOUR))).collect::<Option<Vec<ChartBar>>>()?;
+    let mut rows = all
+        .map(|(at, c)| Some(row(format!("copy {at}"), costs.minimised_hits_of_copy(c)?, COPY_COLOUR)))
+        .collect::<Option<Vec<ChartBar>>>()?;
     rows.push(row("ideal".into(), costs.ideal_hits, REFERENCE_COLOUR));
     rows.push(row("lower bound".into(), costs.lower_bound_hits, REFERENCE_COLOUR));
     rows.push(row("one program".into(), costs.sequential_hits, SINGLE_PROGRAM_COLOUR));
     Some(rows)
 }
 
-fn share(costs: &Costs, hits: u64) -> f64 {
+fn share_of_sequential_hits(costs: &CopiesCosts, hits: u64) -> f64 {
     hits as f64 / costs.sequential_hits.max(1) as f64
 }
 

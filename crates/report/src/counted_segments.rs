@@ -1,22 +1,22 @@
 //! Reports on programs that count interprocedural segments, which are chains of nested calls with a path in each function. The reports show
 //! the number of counters, the calls that were inlined or redirected to copies of callees, and comparisons with recorded streams.
 
-use crate::Name;
+use crate::DemangledName;
 use crate::words::plural;
 use serde_json::{Value, json};
 use trodden_analysis::segments::{ComparedSegments, NamedPath, ObservedSegments};
 use trodden_profile::ImageProfile;
 use trodden_profile::segments::{CountedSegments, SegmentCounterStatistics, function_map, unit_map};
 
-const MAX_DIFFERENCES: usize = 10;
+const MAX_SHOWN_DIFFERENCES: usize = 10;
 
 /// Returns each function's number of counters and of interesting segments as JSON. These are the columns of figure 3.20 in Vaswani's
 /// thesis.
-pub fn counters_json(observed: &ObservedSegments) -> Value {
+pub fn segment_counters_json(observed: &ObservedSegments) -> Value {
     let of_image = |(image, found): (&ImageProfile, &CountedSegments)| -> Vec<Value> {
         let function = |statistics: &SegmentCounterStatistics| {
             json!({
-                "function": Name::from_linkage(function_map(image, statistics.function).plain_name()).full,
+                "function": DemangledName::from_linkage(function_map(image, statistics.function).plain_name()).full,
                 "file": unit_map(image, statistics.function).source,
                 "counters": statistics.words,
                 "interesting": statistics.interesting,
@@ -48,11 +48,11 @@ pub fn summarise_counters(observed: &ObservedSegments) -> Vec<String> {
     remarks
 }
 
-/// Describes the first [`MAX_DIFFERENCES`] segments whose count differs from their number of executions in the recorded stream.
+/// Describes the first [`MAX_SHOWN_DIFFERENCES`] segments whose count differs from their number of executions in the recorded stream.
 pub fn describe_differences(compared: &ComparedSegments) -> impl Iterator<Item = String> + '_ {
-    compared.differing.iter().take(MAX_DIFFERENCES).map(|(segment, found, expected)| {
+    compared.differing.iter().take(MAX_SHOWN_DIFFERENCES).map(|(segment, found, expected)| {
         let words: Vec<String> =
-            segment.iter().map(|(_, name, path): &NamedPath| format!("{}:{path}", Name::from_linkage(name).short)).collect();
+            segment.iter().map(|(_, name, path): &NamedPath| format!("{}:{path}", DemangledName::from_linkage(name).short)).collect();
         let times = plural((*found).into(), "time", "times");
         format!("{} was counted {times}, but executed {}", words.join(" > "), plural((*expected).into(), "time", "times"))
     })

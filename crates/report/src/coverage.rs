@@ -5,13 +5,13 @@
 
 use crate::escape;
 use crate::paint;
-use crate::path_listing::{PathListing, StartOfPath};
+use crate::path_listing::{PathListing, ShownPathStart};
 use crate::schema::SCHEMA_VERSION;
 use crate::text::{PageLayout, TextOptions};
 use crate::view::Function;
 use crate::words;
 use serde_json::{Value, json};
-use trodden_analysis::Combinations;
+use trodden_analysis::PathCombinationCounts;
 use trodden_analysis::combinations::find_untested_paths;
 use trodden_profile::FunctionPaths;
 
@@ -54,7 +54,7 @@ pub struct CoverageRow {
     /// without condition counters.
     pub mcdc: Option<CoverageRatio>,
     /// Coverage of paths in the optimised code; `None` if the function was inlined everywhere and has no code of its own.
-    pub paths: Option<Combinations>,
+    pub paths: Option<PathCombinationCounts>,
     /// Notes shown below the row, such as untested paths and inexact counts.
     pub remarks: Vec<String>,
     /// JSON objects for the functions with inexact counts.
@@ -110,7 +110,8 @@ impl CoverageTable {
     pub fn text(&self, options: &TextOptions) -> String {
         let page = PageLayout::new(options);
         let rows = self.display_rows();
-        let columns: Vec<Column> = COLUMNS.iter().copied().filter(|c| self.rows_for_columns().any(|r| (c.cell)(r).is_some())).collect();
+        let columns: Vec<CoverageColumn> =
+            COVERAGE_COLUMNS.iter().copied().filter(|c| self.rows_for_columns().any(|r| (c.cell)(r).is_some())).collect();
         let cells: Vec<Vec<String>> =
             rows.iter().map(|r| columns.iter().map(|c| (c.cell)(r.row).unwrap_or_else(|| "-".into())).collect()).collect();
         let indentation = |row: &ShownRow| if row.is_in_package { "  " } else { "" };
@@ -142,13 +143,14 @@ struct ShownRow<'r> {
 pub fn page(title: &str, tables: &[CoverageTable]) -> String {
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
-         <title>{0}</title>\n<style>{STYLE}</style>\n<h1>{0}</h1>\n",
+         <title>{0}</title>\n<style>{STYLE_SHEET}</style>\n<h1>{0}</h1>\n",
         escape_html(title)
     );
     out += "<p><i>Untested combinations</i> are paths that no test took, although each of their branch outcomes was taken by some test. \
             Lines with <i>never together</i> list the outcomes of one such path.</p>\n";
     for table in tables {
-        let columns: Vec<Column> = COLUMNS.iter().copied().filter(|c| table.rows.iter().any(|r| (c.cell)(r).is_some())).collect();
+        let columns: Vec<CoverageColumn> =
+            COVERAGE_COLUMNS.iter().copied().filter(|c| table.rows.iter().any(|r| (c.cell)(r).is_some())).collect();
         let titles: String = columns.iter().map(|c| format!("<th>{}</th>", c.title)).collect();
         out += &format!("<div class=scroll tabindex=0><table><thead><tr><th>{}</th>{titles}</tr></thead><tbody>\n", table.of);
         for ShownRow { row, is_sum, is_in_package } in table.display_rows() {
@@ -170,7 +172,7 @@ pub fn page(title: &str, tables: &[CoverageTable]) -> String {
     out + "</html>\n"
 }
 
-const STYLE: &str = ":root{color-scheme:light dark;--ink:#1c1c1c;--faint:#666;--line:#ddd;--ground:#fff}\
+const STYLE_SHEET: &str = ":root{color-scheme:light dark;--ink:#1c1c1c;--faint:#666;--line:#ddd;--ground:#fff}\
     @media(prefers-color-scheme:dark){:root{--ink:#e6e8eb;--faint:#9aa3ad;--line:#3a4048;--ground:#16191d}}\
     body{font:14px/1.5 system-ui,sans-serif;margin:1rem auto;max-width:75rem;padding:0 1rem;color:var(--ink);background:var(--ground)}\
     h1{font-size:1.5rem}.scroll{overflow-x:auto;margin-bottom:2rem}table{border-collapse:collapse}\
@@ -187,19 +189,19 @@ pub fn escape_html(text: &str) -> String {
 }
 
 #[derive(Clone, Copy)]
-struct Column {
+struct CoverageColumn {
     title: &'static str,
     cell: fn(&CoverageRow) -> Option<String>,
 }
 
-const COLUMNS: &[Column] = &[
-    Column { title: "regions", cell: |r| (r.regions.all > 0).then(|| format_ratio(r.regions)) },
-    Column { title: "functions", cell: |r| r.functions.map(format_ratio) },
-    Column { title: "lines", cell: |r| r.lines.map(format_ratio) },
-    Column { title: "branches", cell: |r| (r.branches.all > 0).then(|| format_ratio(r.branches)) },
-    Column { title: "MC/DC", cell: |r| r.mcdc.map(format_ratio) },
-    Column { title: "paths taken of possible", cell: |r| r.paths.map(|p| format!("{} of {}", p.taken, format_count(p.possible))) },
-    Column { title: "untested combinations", cell: |r| r.paths.map(|p| format_count(p.untested)) },
+const COVERAGE_COLUMNS: &[CoverageColumn] = &[
+    CoverageColumn { title: "regions", cell: |r| (r.regions.all > 0).then(|| format_ratio(r.regions)) },
+    CoverageColumn { title: "functions", cell: |r| r.functions.map(format_ratio) },
+    CoverageColumn { title: "lines", cell: |r| r.lines.map(format_ratio) },
+    CoverageColumn { title: "branches", cell: |r| (r.branches.all > 0).then(|| format_ratio(r.branches)) },
+    CoverageColumn { title: "MC/DC", cell: |r| r.mcdc.map(format_ratio) },
+    CoverageColumn { title: "paths taken of possible", cell: |r| r.paths.map(|p| format!("{} of {}", p.taken, format_count(p.possible))) },
+    CoverageColumn { title: "untested combinations", cell: |r| r.paths.map(|p| format_count(p.untested)) },
 ];
 
 fn format_ratio(share: CoverageRatio) -> String {
@@ -225,16 +227,16 @@ fn row_json(row: &CoverageRow) -> Value {
 }
 
 /// Describes up to `limit` of a function's untested paths: where each path starts, and which direction each branch takes.
-pub fn describe_untested(function: &Function, paths: &FunctionPaths, limit: usize) -> Vec<String> {
+pub fn describe_untested_paths(function: &Function, paths: &FunctionPaths, limit: usize) -> Vec<String> {
     let text = |path: &trodden_profile::PathCount| {
         let listing = PathListing::from_path(function, path);
         let begins = match listing.begins {
-            StartOfPath::Entry => Vec::new(),
+            ShownPathStart::Entry => Vec::new(),
             _ => vec![words::describe_begin(&listing.begins)],
         };
         let turns = listing.steps.iter().filter(|s| !s.turns.is_empty()).map(|step| {
             let line = step.chain.last().map_or_else(|| "?".to_owned(), |p| p.line.to_string());
-            format!("{line} {}", words::format_turns(&step.turns))
+            format!("{line} {}", words::format_taken_branches(&step.turns))
         });
         format!("never together: path {}: {}", path.id, begins.into_iter().chain(turns).collect::<Vec<_>>().join("; "))
     };
@@ -242,8 +244,8 @@ pub fn describe_untested(function: &Function, paths: &FunctionPaths, limit: usiz
 }
 
 /// Counts the possible, executed and untested paths of a function. `paths` may combine the counts of several programs.
-pub fn count_combinations(function: &Function, paths: &FunctionPaths) -> Combinations {
-    Combinations::new(function.map, &function.dag, paths)
+pub fn count_combinations(function: &Function, paths: &FunctionPaths) -> PathCombinationCounts {
+    PathCombinationCounts::new(function.map, &function.dag, paths)
 }
 
 #[cfg(test)]

@@ -3,18 +3,18 @@
 pub mod lines;
 
 use self::lines::{FunctionLines, LineChange, LineDifference};
-use crate::Name;
+use crate::DemangledName;
 use crate::select::limit;
 use crate::view::file_of;
 use crate::words::{base_name, plural};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;
-use trodden_profile::{FunctionDiff, PathChange, PathDiff, ProfileDiff};
+use trodden_profile::{FunctionDifference, PathChange, PathDiff, ProfileDifference};
 
 const SCHEMA_VERSION: u32 = 1;
 
-fn change_name(change: PathChange) -> &'static str {
+fn path_change_name(change: PathChange) -> &'static str {
     match change {
         PathChange::Appeared => "appeared",
         PathChange::Vanished => "vanished",
@@ -26,16 +26,16 @@ fn change_name(change: PathChange) -> &'static str {
 /// Returns the difference as JSON. `by_lines` contains the functions that were compared by source lines, because their paths cannot be
 /// compared.
 #[must_use]
-pub fn json(found: &ProfileDiff, by_lines: &LineDifference) -> Value {
+pub fn json(found: &ProfileDifference, by_lines: &LineDifference) -> Value {
     let path = |p: &PathDiff| {
         json!({
-            "id": p.id.to_string(), "change": change_name(p.change), "counts": [p.counts.0.to_string(), p.counts.1.to_string()],
+            "id": p.id.to_string(), "change": path_change_name(p.change), "counts": [p.counts.0.to_string(), p.counts.1.to_string()],
             "function_share": [p.function_share.0, p.function_share.1], "program_share": [p.program_share.0, p.program_share.1],
             "blocks": p.blocks.iter().map(|b| b.0).collect::<Vec<_>>(),
         })
     };
-    let function = |f: &FunctionDiff| {
-        let name = Name::from_linkage(f.map().plain_name());
+    let function = |f: &FunctionDifference| {
+        let name = DemangledName::from_linkage(f.map().plain_name());
         json!({
             "function": name.full, "linkage_name": name.linkage, "image": f.image, "source": f.unit.source, "file": declaring_file(f),
             "entries": [f.entries.0.to_string(), f.entries.1.to_string()], "executions": [f.executions.0.to_string(),
@@ -54,10 +54,10 @@ pub fn json(found: &ProfileDiff, by_lines: &LineDifference) -> Value {
 }
 
 fn function_lines_json(function: &FunctionLines) -> Value {
-    let name = Name::from_linkage(&function.name);
+    let name = DemangledName::from_linkage(&function.name);
     let line = |line: &LineChange| {
         json!({
-            "lines": [line.lines.0, line.lines.1], "change": change_name(line.change),
+            "lines": [line.lines.0, line.lines.1], "change": path_change_name(line.change),
             "counts": [line.counts.0.to_string(), line.counts.1.to_string()], "per_call": [line.per_call.0, line.per_call.1],
         })
     };
@@ -70,7 +70,7 @@ fn function_lines_json(function: &FunctionLines) -> Value {
 /// Renders the difference as text, with at most `top` paths or lines per function. `functions` is the number of instrumented functions,
 /// each counted once even if several compilation units contain a copy.
 #[must_use]
-pub fn text(found: &ProfileDiff, by_lines: &LineDifference, functions: u64, top: usize) -> String {
+pub fn text(found: &ProfileDifference, by_lines: &LineDifference, functions: u64, top: usize) -> String {
     let mut out = String::new();
     let mut line = |text: String| writeln!(out, "{text}").expect("writing to a string");
     let copies = match (found.compared as u64).checked_sub(functions).filter(|copies| *copies > 0) {
@@ -83,7 +83,7 @@ pub fn text(found: &ProfileDiff, by_lines: &LineDifference, functions: u64, top:
     line(format!("overlap of the paths' shares: {:.2} % of executions, {:.2} % of instructions", overlap[0], overlap[1]));
     let mut hidden_functions = 0;
     for function in &found.functions {
-        let name = Name::from_linkage(function.map().plain_name()).full;
+        let name = DemangledName::from_linkage(function.map().plain_name()).full;
         let (paths, hidden): (Vec<&PathDiff>, Vec<&PathDiff>) = function.paths.iter().partition(|path| !is_negligible(path));
         if paths.is_empty() && !hidden.is_empty() && function.unfinished.0 == function.unfinished.1 {
             hidden_functions += 1;
@@ -94,7 +94,7 @@ pub fn text(found: &ProfileDiff, by_lines: &LineDifference, functions: u64, top:
             let (was, is) = (format_percent(path.function_share.0), format_percent(path.function_share.1));
             line(format!(
                 "  {:<9} path {:<6} {:>10} -> {:<10} {was:>7} -> {is:<7} {}",
-                change_name(path.change),
+                path_change_name(path.change),
                 path.id,
                 path.counts.0,
                 path.counts.1,
@@ -116,13 +116,13 @@ pub fn text(found: &ProfileDiff, by_lines: &LineDifference, functions: u64, top:
     if by_lines.compared > 0 {
         line(render_by_lines(by_lines, top));
     }
-    list_only_in_one(found).into_iter().for_each(line);
+    list_functions_in_one_build(found).into_iter().for_each(line);
     out
 }
 
 /// Lists the functions that were executed in only one profile and have no counterpart in the other.
-fn list_only_in_one(found: &ProfileDiff) -> Vec<String> {
-    let list = |names: &[String]| names.iter().map(|n| Name::from_linkage(n).full).collect::<Vec<_>>().join(", ");
+fn list_functions_in_one_build(found: &ProfileDifference) -> Vec<String> {
+    let list = |names: &[String]| names.iter().map(|n| DemangledName::from_linkage(n).full).collect::<Vec<_>>().join(", ");
     let both = [("only in the first", &found.only_before), ("only in the second", &found.only_after)];
     let executed = both.into_iter().filter(|(_, names)| !names.is_empty());
     executed.map(|(title, names)| format!("\nexecuted {title}: {}", list(names))).collect()
@@ -139,12 +139,12 @@ fn render_by_lines(by_lines: &LineDifference, top: usize) -> String {
 }
 
 fn render_function_lines(function: &FunctionLines, top: usize) -> String {
-    let (name, file) = (Name::from_linkage(&function.name).full, base_name(&function.file));
+    let (name, file) = (DemangledName::from_linkage(&function.name).full, base_name(&function.file));
     let mut out = format!("\n{name}  ({file}; called {} -> {})", function.calls.0, function.calls.1);
     for line in function.lines.iter().take(limit(top)) {
         let (number, counts) = (line.lines.1, line.counts);
         let per_call = format!("{:>7.2} -> {:<7.2} per call", line.per_call.0, line.per_call.1);
-        write!(out, "\n  {:<9} line {number:<6} {:>10} -> {:<10} {per_call}", change_name(line.change), counts.0, counts.1)
+        write!(out, "\n  {:<9} line {number:<6} {:>10} -> {:<10} {per_call}", path_change_name(line.change), counts.0, counts.1)
             .expect("writing to a string");
     }
     if function.lines.len() > limit(top) {
@@ -166,19 +166,19 @@ fn is_negligible(path: &PathDiff) -> bool {
 }
 
 /// Returns the file in which a function is declared, which may be a header; `None` without debug information.
-fn declaring_file(function: &FunctionDiff) -> Option<&str> {
+fn declaring_file(function: &FunctionDifference) -> Option<&str> {
     function.map().position.and_then(|position| file_of(&function.unit, position))
 }
 
 /// Returns the file name to show for a function: the compilation unit's source as the compiler was given it if that file declares the
 /// function, and otherwise the base name of the declaring file.
-fn display_file(function: &FunctionDiff) -> &str {
+fn display_file(function: &FunctionDifference) -> &str {
     let source = function.unit.source.as_str();
     declaring_file(function).filter(|file| !Path::new(file).ends_with(source)).map_or(source, base_name)
 }
 
 /// Lists the first line of each block on a path. The file is named whenever it changes.
-fn outline_path(function: &FunctionDiff, path: &PathDiff) -> String {
+fn outline_path(function: &FunctionDifference, path: &PathDiff) -> String {
     const MAX_LINES: usize = 12;
     let mut lines: Vec<(Option<&str>, u32)> = Vec::new();
     for block in path.blocks.iter().filter_map(|b| function.map().blocks.get(b.0 as usize)) {

@@ -2,7 +2,7 @@
 //!
 //! `trodden graph number` reads the JSON. It uses `entry`, `exit` and `edges`, and ignores the descriptions of blocks and edges.
 
-use crate::names::Name;
+use crate::names::DemangledName;
 use crate::words;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use trodden_unit::{FunctionMap, UnitBlock, UnitMap};
 
 /// Execution counts shown on blocks and edges.
 #[derive(Clone, Copy, Debug)]
-pub struct EdgeLabels<'a> {
+pub struct ExecutionCountLabels<'a> {
     /// Number of executions of each block.
     pub blocks: &'a [u64],
     /// Number of executions of each edge.
@@ -21,11 +21,11 @@ pub struct EdgeLabels<'a> {
 
 /// Writes the graph in Graphviz's DOT language. An edge at which paths are cut is dashed, and an edge that represents a call that may not
 /// return is dotted.
-pub fn write_dot(unit: &UnitMap, function: &FunctionMap, counts: Option<EdgeLabels>) -> String {
+pub fn write_dot(unit: &UnitMap, function: &FunctionMap, counts: Option<ExecutionCountLabels>) -> String {
     let cuts = find_cuts(function);
     let mut out = String::new();
     let mut write = || -> std::fmt::Result {
-        writeln!(out, "digraph {} {{", quote(&Name::from_linkage(&function.name).full))?;
+        writeln!(out, "digraph {} {{", quote_dot_text(&DemangledName::from_linkage(&function.name).full))?;
         writeln!(out, "  node [shape=box, fontname=\"monospace\"];\n  edge [fontname=\"monospace\"];")?;
         for (at, block) in function.blocks.iter().enumerate() {
             let mut label = format!("{at}: {}", words::plural(block.instructions.into(), "instruction", "instructions"));
@@ -33,7 +33,7 @@ pub fn write_dot(unit: &UnitMap, function: &FunctionMap, counts: Option<EdgeLabe
             if let Some(count) = counts.and_then(|c| c.blocks.get(at)) {
                 label.push_str(&format!("\n{}x", words::count((*count).into())));
             }
-            writeln!(out, "  b{at} [label={}];", quote(&label))?;
+            writeln!(out, "  b{at} [label={}];", quote_dot_text(&label))?;
         }
         writeln!(out, "  exit [shape=doublecircle, label=\"\", width=0.2];")?;
         for (at, edge) in function.graph.flow_edges().enumerate() {
@@ -46,7 +46,13 @@ pub fn write_dot(unit: &UnitMap, function: &FunctionMap, counts: Option<EdgeLabe
                 (None, trodden_unit::EdgeKind::Reach) => ", style=dotted",
                 _ => "",
             };
-            writeln!(out, "  {} -> {} [label={}{style}];", node_name(function, edge.from), node_name(function, edge.to), quote(&label))?;
+            writeln!(
+                out,
+                "  {} -> {} [label={}{style}];",
+                node_name(function, edge.from),
+                node_name(function, edge.to),
+                quote_dot_text(&label)
+            )?;
         }
         writeln!(out, "}}")
     };
@@ -55,12 +61,12 @@ pub fn write_dot(unit: &UnitMap, function: &FunctionMap, counts: Option<EdgeLabe
 }
 
 /// Returns the graph as JSON.
-pub fn graph_json(unit: &UnitMap, function: &FunctionMap, counts: Option<EdgeLabels>) -> Value {
+pub fn graph_json(unit: &UnitMap, function: &FunctionMap, counts: Option<ExecutionCountLabels>) -> Value {
     let cuts = find_cuts(function);
-    let name = Name::from_linkage(&function.name);
+    let name = DemangledName::from_linkage(&function.name);
     let edges: Vec<Value> = function.graph.flow_edges().map(|e| json!([node_name(function, e.from), node_name(function, e.to)])).collect();
     let describe = |(at, edge): (usize, trodden_unit::FlowEdge)| {
-        let mut described = json!({ "edge": at, "kind": words::edge_condition(&edge) });
+        let mut described = json!({ "edge": at, "kind": words::describe_edge_condition(&edge) });
         if let Some(reason) = cuts.get(&(at as u32)) {
             described["cut"] = json!(words::cut_reason(*reason));
         }
@@ -113,6 +119,6 @@ pub fn block_lines(unit: &UnitMap, block: &UnitBlock) -> Vec<String> {
     files.into_iter().map(range).collect()
 }
 
-fn quote(text: &str) -> String {
+fn quote_dot_text(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }

@@ -1,6 +1,6 @@
 //! Errors that prevent a report.
 
-/// The reason why a report cannot be written. A corrupt function map is not such a reason: [`crate::View::corrupt`] lists it.
+/// The reason why a report cannot be written. A corrupt function map is not such a reason: [`crate::ProfileView::corrupt`] lists it.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     /// No function has the given name.
@@ -14,7 +14,7 @@ pub enum ReportError {
         inlined_into: Vec<(String, String)>,
     },
     /// No block has code at a position in a path expression.
-    #[error("no block of these functions contains code of {place}; {}", position_hint(.place))]
+    #[error("no block of these functions contains code of {place}; {}", hint_for_position(.place))]
     NoSuchPlace {
         /// The position as shown to the user.
         place: String,
@@ -28,7 +28,10 @@ pub enum ReportError {
         reason: String,
     },
     /// The function has no path with this number.
-    #[error("function `{function}` has no complete path {path}: it has {paths} paths, numbered from 0; {}", list_executed(.known))]
+    #[error(
+        "function `{function}` has no complete path {path}: it has {paths} paths, numbered from 0; {}",
+        list_executed_path_numbers(.known)
+    )]
     NoSuchPath {
         /// Name of the function.
         function: String,
@@ -65,7 +68,7 @@ fn describe_missing_function(name: &str, similar: &[String], inlined_into: &[(St
     format!("no instrumented function is called `{name}`{hint}")
 }
 
-fn list_executed(known: &[u64]) -> String {
+fn list_executed_path_numbers(known: &[u64]) -> String {
     match known {
         [] => "none of its paths was executed".into(),
         some => {
@@ -76,7 +79,7 @@ fn list_executed(known: &[u64]) -> String {
     }
 }
 
-fn position_hint(place: &str) -> &'static str {
+fn hint_for_position(place: &str) -> &'static str {
     match place.starts_with("line") {
         true => "a line may have no code of its own, or the optimiser moved it; `trodden annotate` shows which lines have code",
         false => "`trodden-lab graph show` shows a function's blocks",

@@ -1,14 +1,14 @@
 //! Escapes text that may contain terminal colours. [`trodden_text::escape`] handles text without colours.
 
-use crate::paint::PALETTE;
-pub use trodden_text::escape::{REPLACEMENT, escape_line, escape_lines, is_unprintable};
+use crate::paint::STYLE_PALETTE;
+pub use trodden_text::escape::{REPLACEMENT_CHARACTER, escape_line, escape_lines, is_unprintable};
 
-/// Replaces unprintable characters. If `color` is true, the escape sequences of [`PALETTE`] are kept.
+/// Replaces unprintable characters. If `color` is true, the escape sequences of [`STYLE_PALETTE`] are kept.
 pub fn escape_styled(text: &str, color: bool) -> String {
     if !color || !text.contains('\u{1b}') {
         return escape_lines(text);
     }
-    let all = PALETTE.iter().map(|style| format!("{style}{style:#}")).collect::<String>();
+    let all = STYLE_PALETTE.iter().map(|style| format!("{style}{style:#}")).collect::<String>();
     let known: Vec<&str> = all.split_inclusive('m').collect();
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find('\u{1b}') {
@@ -16,7 +16,7 @@ pub fn escape_styled(text: &str, color: bool) -> String {
         rest = &rest[at..];
         let sequence = known.iter().find(|sequence| rest.starts_with(**sequence)).map_or("", |known| known);
         match sequence {
-            "" => out.push(REPLACEMENT),
+            "" => out.push(REPLACEMENT_CHARACTER),
             sequence => out.push_str(sequence),
         }
         rest = &rest[sequence.len().max(1)..];

@@ -3,7 +3,7 @@
 use crate::error::ReportError;
 use crate::measure::PathMeasure;
 use crate::select::{RankedPath, share};
-use crate::view::View;
+use crate::view::ProfileView;
 use crate::words;
 use serde_json::{Map, Value, json};
 use trodden_profile::Profile;
@@ -33,7 +33,7 @@ fn path_events(ranked: &RankedPath) -> Option<(EventSource, PathEvents)> {
 }
 
 /// Describes a path's events in one line: mean, deviation, total and share. Returns `None` if the path's unit counts no event.
-pub fn describe_path(view: &View, ranked: &RankedPath) -> Option<String> {
+pub fn describe_path(view: &ProfileView, ranked: &RankedPath) -> Option<String> {
     let (event, events) = path_events(ranked)?;
     let count = ranked.path.count;
     let of_all = share(events.sum.max(0) as u128, view.totals.events.max(0) as u128);
@@ -48,19 +48,19 @@ pub fn describe_path(view: &View, ranked: &RankedPath) -> Option<String> {
 }
 
 /// Summarises the events of all paths in one line.
-pub fn summarise(view: &View) -> Option<String> {
+pub fn summarise_events(view: &ProfileView) -> Option<String> {
     let event = counted_event(view.profile)?;
     Some(format!("{} {} of {}; each path's own, without its callees", format_signed(view.totals.events), event.description(), event.name()))
 }
 
 /// Adds a path's events to its JSON. Adds nothing if the path's unit counts no event.
-pub fn add_to_json(path: &mut Map<String, Value>, view: &View, ranked: &RankedPath) {
+pub fn add_to_json(path: &mut Map<String, Value>, view: &ProfileView, ranked: &RankedPath) {
     if let Some((event, events)) = path_events(ranked) {
         let count = ranked.path.count;
         let of_all = share(events.sum.max(0) as u128, view.totals.events.max(0) as u128);
         let value = json!({
             "source": event.name(),
-            "sum": signed_number(events.sum),
+            "sum": signed_number_json(events.sum),
             "mean": events.mean(count),
             "deviation": events.deviation(count),
             "share": of_all,
@@ -70,12 +70,13 @@ pub fn add_to_json(path: &mut Map<String, Value>, view: &View, ranked: &RankedPa
 }
 
 /// Returns the event and its sum over all paths as JSON; null if [`counted_event`] is `None`.
-pub fn totals_json(view: &View) -> Value {
-    counted_event(view.profile).map_or(Value::Null, |event| json!({ "source": event.name(), "sum": signed_number(view.totals.events) }))
+pub fn totals_json(view: &ProfileView) -> Value {
+    counted_event(view.profile)
+        .map_or(Value::Null, |event| json!({ "source": event.name(), "sum": signed_number_json(view.totals.events) }))
 }
 
 /// Converts a number like [`crate::schema::number`]. A sum of events may be slightly negative, because the cost of measuring is subtracted.
-fn signed_number(value: i128) -> Value {
+fn signed_number_json(value: i128) -> Value {
     match u128::try_from(value) {
         Ok(value) => crate::schema::number(value),
         Err(_) => i64::try_from(value).map_or_else(|_| json!(value.to_string()), |small| json!(small)),

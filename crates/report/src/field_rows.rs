@@ -18,7 +18,7 @@ use trodden_profile::atomic_file::AtomicFile;
 use trodden_unit::UnitMap;
 
 #[derive(Clone, Debug)]
-struct FieldRow {
+struct FieldTableRow {
     pub build: String,
     pub unit: String,
     pub function: Option<String>,
@@ -31,19 +31,19 @@ struct FieldRow {
 
 /// Writes a table to a temporary file. The file gets its final name when the table is complete.
 pub struct FieldTable {
-    table: RowWriter,
+    table: TableFormatWriter,
     destination: AtomicFile,
 }
 
-enum RowWriter {
+enum TableFormatWriter {
     Csv(BufWriter<File>),
     #[cfg(feature = "parquet")]
     Parquet(Box<parquet::ParquetTable>),
 }
 
 impl FieldTable {
-    /// Creates a temporary file whose name starts with `temporary_prefix`. [`FieldTable::finish`] renames it to `file`. Fails if the file
-    /// cannot be created, or if it is a Parquet file and this program was built without Parquet support.
+    /// Creates a temporary file whose name starts with `temporary_prefix`. [`FieldTable::finish_table`] renames it to `file`. Fails if the
+    /// file cannot be created, or if it is a Parquet file and this program was built without Parquet support.
     pub fn create(file: &Path, temporary_prefix: &str) -> Result<FieldTable> {
         if is_parquet(file) && !cfg!(feature = "parquet") {
             anyhow::bail!(
@@ -57,9 +57,9 @@ impl FieldTable {
 
     /// Adds a row for a path and user.
     pub fn add(&mut self, user_path: &UserPath, maps: &mut UnitMaps) -> io::Result<()> {
-        let map = maps.get(user_path.unit);
+        let map = maps.load_unit_map(user_path.unit);
         let place = map.as_deref().and_then(|map| locate_path(map, user_path.counter));
-        let row = FieldRow {
+        let row = FieldTableRow {
             build: user_path.unit.image.to_string(),
             unit: user_path.unit.unit.to_string(),
             function: place.as_ref().map(|(name, _)| name.clone()),
@@ -70,37 +70,37 @@ impl FieldTable {
             executions: user_path.count,
         };
         match &mut self.table {
-            RowWriter::Csv(out) => write_csv_row(out, &row),
+            TableFormatWriter::Csv(out) => write_csv_row(out, &row),
             #[cfg(feature = "parquet")]
-            RowWriter::Parquet(table) => table.add(row),
+            TableFormatWriter::Parquet(table) => table.add(row),
         }
     }
 
     /// Completes the file and renames it.
-    pub fn finish(self) -> io::Result<()> {
+    pub fn finish_table(self) -> io::Result<()> {
         match self.table {
-            RowWriter::Csv(mut out) => out.flush()?,
+            TableFormatWriter::Csv(mut out) => out.flush()?,
             #[cfg(feature = "parquet")]
-            RowWriter::Parquet(table) => table.finish()?,
+            TableFormatWriter::Parquet(table) => table.finish_parquet_file()?,
         }
         self.destination.finish()
     }
 }
 
 #[cfg(feature = "parquet")]
-fn create_table(file: &Path, to: File) -> Result<RowWriter> {
-    Ok(if is_parquet(file) { RowWriter::Parquet(Box::new(parquet::ParquetTable::new(to)?)) } else { create_csv(to)? })
+fn create_table(file: &Path, to: File) -> Result<TableFormatWriter> {
+    Ok(if is_parquet(file) { TableFormatWriter::Parquet(Box::new(parquet::ParquetTable::new(to)?)) } else { create_csv(to)? })
 }
 
 #[cfg(not(feature = "parquet"))]
-fn create_table(_: &Path, to: File) -> Result<RowWriter> {
+fn create_table(_: &Path, to: File) -> Result<TableFormatWriter> {
     Ok(create_csv(to)?)
 }
 
-fn create_csv(to: File) -> io::Result<RowWriter> {
+fn create_csv(to: File) -> io::Result<TableFormatWriter> {
     let mut out = BufWriter::new(to);
     writeln!(out, "build,unit,function,path,counter,user,reports,executions")?;
-    Ok(RowWriter::Csv(out))
+    Ok(TableFormatWriter::Csv(out))
 }
 
 fn is_parquet(file: &Path) -> bool {
@@ -114,15 +114,15 @@ fn locate_path(map: &UnitMap, counter: u64) -> Option<(String, u64)> {
 }
 
 /// Quotes a CSV field if necessary.
-pub fn quote_csv(text: &str) -> String {
+pub fn quote_csv_field(text: &str) -> String {
     match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
         false => text.to_owned(),
     }
 }
 
-fn write_csv_row(out: &mut impl Write, row: &FieldRow) -> io::Result<()> {
-    let function = row.function.as_deref().map_or(String::new(), quote_csv);
+fn write_csv_row(out: &mut impl Write, row: &FieldTableRow) -> io::Result<()> {
+    let function = row.function.as_deref().map_or(String::new(), quote_csv_field);
     let path = row.path.map_or(String::new(), |p| p.to_string());
     let user = row.user.as_deref().unwrap_or_default();
     writeln!(out, "{},{},{function},{path},{},{user},{},{}", row.build, row.unit, row.counter, row.reports, row.executions)

@@ -4,15 +4,15 @@
 //! frame, and the path is the inner one.
 
 use crate::path_listing::PathListing;
-use crate::select::{Ranking, Selection};
-use crate::view::View;
+use crate::select::{PathSelection, RankedPaths};
+use crate::view::ProfileView;
 use std::fmt::Write;
 
 const MAX_OUTLINE_LINES: usize = 12;
 
 /// Writes the selected paths, weighted by the selection's measure. Fails if no function matches the selection.
-pub fn write_folded_stacks(view: &View, selection: &Selection) -> Result<String, crate::ReportError> {
-    let ranking: Ranking = selection.rank(view)?;
+pub fn write_folded_stacks(view: &ProfileView, selection: &PathSelection) -> Result<String, crate::ReportError> {
+    let ranking: RankedPaths = selection.rank(view)?;
     let mut out = String::new();
     for ranked in ranking.paths.iter().filter(|r| r.weight > 0) {
         let (function, path) = (format_frame(&ranked.function.name.full), ranked.path.id);

@@ -8,23 +8,23 @@ use crate::path_listing::PathListing;
 use crate::select::{find_functions, limit, share};
 use crate::source::SourceCache;
 use crate::text::{PageLayout, TextOptions, describe_total, render_path};
-use crate::view::{Function, View};
+use crate::view::{Function, ProfileView};
 use crate::words::{count, percent, plural};
 use serde_json::{Value, json};
-use trodden_analysis::expression::joined::{self, Chain, PathPiece};
-use trodden_analysis::expression::{BlockSet, Matcher, PathExpression};
+use trodden_analysis::expression::joined::{self, PathPieceChain, PathPieceKey};
+use trodden_analysis::expression::{ExpressionPlace, PathExpression, PathMatcher};
 use trodden_flow::Node;
 use trodden_profile::CountedPath;
 
-/// Shown for [`FoundAnswer::Unknown`] if only a sequence of partial paths matches. A function with too many paths is counted in such parts,
-/// and it is not known which parts were executed one after the other.
+/// Shown for [`ExpressionAnswer::Unknown`] if only a sequence of partial paths matches. A function with too many paths is counted in such
+/// parts, and it is not known which parts were executed one after the other.
 pub const UNKNOWN_BECAUSE_CUT: &str = "unknown: paths are cut";
-/// Shown for [`FoundAnswer::Unknown`] if no counted path matches but some executions may not have been counted.
+/// Shown for [`ExpressionAnswer::Unknown`] if no counted path matches but some executions may not have been counted.
 const UNKNOWN_BECAUSE_INCOMPLETE: &str = "unknown: no counted path matches, but not all executions were counted";
 
 /// The answer to the question whether any execution took a path that matches an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FoundAnswer {
+pub enum ExpressionAnswer {
     /// A path matches.
     Yes,
     /// No path matches.
@@ -33,13 +33,13 @@ pub enum FoundAnswer {
     Unknown,
 }
 
-impl FoundAnswer {
+impl ExpressionAnswer {
     /// Returns the answer's word in JSON.
-    pub fn word(self) -> &'static str {
+    pub fn json_word(self) -> &'static str {
         match self {
-            FoundAnswer::Yes => "yes",
-            FoundAnswer::No => "no",
-            FoundAnswer::Unknown => "unknown",
+            ExpressionAnswer::Yes => "yes",
+            ExpressionAnswer::No => "no",
+            ExpressionAnswer::Unknown => "unknown",
         }
     }
 }
@@ -57,9 +57,9 @@ struct MatchedPath {
 }
 
 /// The matches of an expression, and the functions in which matches may have been missed.
-pub struct FoundPaths<'v, 'a> {
+pub struct ExpressionMatches<'v, 'a> {
     expression: &'v str,
-    view: &'v View<'a>,
+    view: &'v ProfileView<'a>,
     functions: Vec<&'v Function<'a>>,
     matches: Vec<MatchedPath>,
     /// Functions whose paths are counted in pieces, so that it cannot be decided whether an execution matched.
@@ -70,19 +70,19 @@ pub struct FoundPaths<'v, 'a> {
     executions: u128,
 }
 
-impl<'v, 'a> FoundPaths<'v, 'a> {
+impl<'v, 'a> ExpressionMatches<'v, 'a> {
     /// Finds the paths of a profile that match an expression. `text` is the expression as the user wrote it. Fails if no function has the
     /// name in the expression, or if no block contains one of its positions.
-    pub fn new(expression: &PathExpression, text: &'v str, view: &'v View<'a>) -> Result<FoundPaths<'v, 'a>, ReportError> {
+    pub fn new(expression: &PathExpression, text: &'v str, view: &'v ProfileView<'a>) -> Result<ExpressionMatches<'v, 'a>, ReportError> {
         let functions = match &expression.function {
             Some(name) => find_functions(view, name)?,
             None => view.functions.iter().collect(),
         };
         let (mut matches, mut executions, mut undecided, mut incompletely_counted) = (Vec::new(), 0, Vec::new(), Vec::new());
-        let mut nowhere: Option<Vec<BlockSet>> = None;
+        let mut nowhere: Option<Vec<ExpressionPlace>> = None;
         for (at, function) in functions.iter().enumerate() {
-            let matcher = Matcher::new(expression, function.units_map(), function.map);
-            let missing: Vec<BlockSet> = matcher.unmatched_places().into_iter().cloned().collect();
+            let matcher = PathMatcher::new(expression, function.unit_map(), function.map);
+            let missing: Vec<ExpressionPlace> = matcher.unmatched_places().into_iter().cloned().collect();
             nowhere = Some(nowhere.map_or(missing.clone(), |n| n.into_iter().filter(|p| missing.contains(p)).collect()));
             incompletely_counted
                 .extend((missing.is_empty() && view.profile.may_miss_executions(function.unit, function.map)).then_some(at));
@@ -107,29 +107,29 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
             return Err(ReportError::NoSuchPlace { place: describe_position(place) });
         }
         matches.sort_by(|a, b| b.weight.cmp(&a.weight).then(b.count.cmp(&a.count)).then((a.function, &a.ids).cmp(&(b.function, &b.ids))));
-        Ok(FoundPaths { expression: text, view, functions, matches, undecided, incompletely_counted, executions })
+        Ok(ExpressionMatches { expression: text, view, functions, matches, undecided, incompletely_counted, executions })
     }
 
     /// Answers whether any execution took a matching path.
-    pub fn answer(&self) -> FoundAnswer {
+    pub fn answer(&self) -> ExpressionAnswer {
         match (self.matches.is_empty(), self.undecided.is_empty() && self.incompletely_counted.is_empty()) {
-            (false, _) => FoundAnswer::Yes,
-            (true, true) => FoundAnswer::No,
-            (true, false) => FoundAnswer::Unknown,
+            (false, _) => ExpressionAnswer::Yes,
+            (true, true) => ExpressionAnswer::No,
+            (true, false) => ExpressionAnswer::Unknown,
         }
     }
 
     /// Returns the names of functions whose paths are counted in pieces, so that it cannot be decided whether an execution matched.
     pub fn undecided_functions(&self) -> Vec<&str> {
-        self.names(&self.undecided)
+        self.function_names(&self.undecided)
     }
 
     /// Returns the names of functions that contain the expression's positions and may have executions that were not counted.
-    pub fn incompletely_counted(&self) -> Vec<&str> {
-        self.names(&self.incompletely_counted)
+    pub fn incompletely_counted_functions(&self) -> Vec<&str> {
+        self.function_names(&self.incompletely_counted)
     }
 
-    fn names(&self, functions: &[usize]) -> Vec<&str> {
+    fn function_names(&self, functions: &[usize]) -> Vec<&str> {
         functions.iter().map(|at| self.functions[*at].name.short.as_str()).collect()
     }
 
@@ -211,15 +211,15 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
             "paths_found": self.matches.len(),
             "executions": number(self.matched_executions()),
             "executions_of_functions": number(self.executions),
-            "answer": self.answer().word(),
+            "answer": self.answer().json_word(),
             "functions_cut": self.undecided_functions(),
-            "functions_not_counted_whole": self.incompletely_counted(),
+            "functions_not_counted_whole": self.incompletely_counted_functions(),
             "paths": self.matches.iter().take(limit(top)).map(path).collect::<Vec<_>>(),
         })
     }
 }
 
-fn find_uncut_paths(at: usize, function: &Function, matcher: &Matcher) -> Vec<MatchedPath> {
+fn find_uncut_paths(at: usize, function: &Function, matcher: &PathMatcher) -> Vec<MatchedPath> {
     let fits = |p: &CountedPath| p.count > 0 && matcher.matches(p.blocks, p.beginning, p.end);
     let found = |p: CountedPath| MatchedPath {
         function: at,
@@ -233,8 +233,8 @@ fn find_uncut_paths(at: usize, function: &Function, matcher: &Matcher) -> Vec<Ma
     function.paths.all().filter(fits).map(found).collect()
 }
 
-fn build_chain_match(at: usize, function: &Function, chain: &Chain) -> MatchedPath {
-    let listing = |(is_complete, id): &PathPiece| Some(PathListing::from_path(function, function.paths.find(*is_complete, *id)?));
+fn build_chain_match(at: usize, function: &Function, chain: &PathPieceChain) -> MatchedPath {
+    let listing = |(is_complete, id): &PathPieceKey| Some(PathListing::from_path(function, function.paths.find(*is_complete, *id)?));
     let listings: Vec<PathListing> = chain.pieces.iter().filter_map(listing).collect();
     MatchedPath {
         function: at,
@@ -248,14 +248,14 @@ fn build_chain_match(at: usize, function: &Function, chain: &Chain) -> MatchedPa
 }
 
 /// Describes a position in an expression: `lines 3-5 of a.c`.
-pub fn describe_position(place: &BlockSet) -> String {
+pub fn describe_position(place: &ExpressionPlace) -> String {
     match place {
-        BlockSet::Any => "_".into(),
-        BlockSet::Block(number) => format!("block b{number}"),
-        BlockSet::Lines { file, first, last } => {
+        ExpressionPlace::Any => "_".into(),
+        ExpressionPlace::Block(number) => format!("block b{number}"),
+        ExpressionPlace::Lines { file, first, last } => {
             let lines = if first == last { format!("line {first}") } else { format!("lines {first}-{last}") };
             file.as_ref().map_or(lines.clone(), |f| format!("{lines} of {f}"))
         }
-        BlockSet::Inlined(name) => format!("inlined code of {name}"),
+        ExpressionPlace::Inlined(name) => format!("inlined code of {name}"),
     }
 }

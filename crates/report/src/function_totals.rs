@@ -2,9 +2,9 @@
 
 use crate::escape;
 use crate::measure::PathMeasure;
-use crate::paint::{self, Painter, align_left, align_right, fit_name};
-use crate::select::{self, Ranking, Selection, limit};
-use crate::view::{Function, View};
+use crate::paint::{self, Painter, align_left, align_right, truncate_function_name};
+use crate::select::{self, PathSelection, RankedPaths, limit};
+use crate::view::{Function, ProfileView};
 use crate::words;
 use trodden_unit::experiment::Spelling;
 
@@ -18,7 +18,7 @@ pub fn describe_share_base(measure: PathMeasure) -> String {
 }
 
 /// Renders the table of executed functions. Returns an empty string if fewer than two functions are selected.
-pub fn render_function_totals(view: &View, selection: &Selection, ranking: &Ranking, painter: Painter, width: usize) -> String {
+pub fn render_totals_table(view: &ProfileView, selection: &PathSelection, ranking: &RankedPaths, painter: Painter, width: usize) -> String {
     let measure = selection.measure;
     let mut functions: Vec<&Function> = ranking.functions.iter().copied().filter(|f| f.is_executed()).collect();
     if ranking.candidates == 0 || functions.len() < 2 {
@@ -27,7 +27,7 @@ pub fn render_function_totals(view: &View, selection: &Selection, ranking: &Rank
     functions.sort_by(|a, b| b.total(measure).cmp(&a.total(measure)).then_with(|| a.name.full.cmp(&b.name.full)));
     let executed = functions.len();
     functions.truncate(limit(selection.top));
-    let calls = |f: &&Function| words::count(f.paths.entries().into());
+    let calls = |f: &&Function| words::count(f.paths.call_count().into());
     let paths = |f: &&Function| words::count(f.paths.complete.len() as u128);
     let widest =
         |cell: &dyn Fn(&&Function) -> String, title: &str| functions.iter().map(|f| cell(f).len()).max().unwrap_or(0).max(title.len());
@@ -58,10 +58,10 @@ pub fn render_function_totals(view: &View, selection: &Selection, ranking: &Rank
     for function in &functions {
         let share = select::share(function.total(measure), view.total(measure));
         let cells = [
-            format!("{} {}", align_right(&words::percent(share), 7), painter.paint(paint::BAR, &paint::bar(share, bar))),
+            format!("{} {}", align_right(&words::percent(share), 7), painter.paint(paint::BAR, &paint::render_bar(share, bar))),
             painter.paint(paint::COUNT, &align_right(&calls(function), calls_width)),
             align_right(&paths(function), paths_width),
-            painter.paint(paint::NAME, &align_left(&fit_name(&function.name.short, name), name)),
+            painter.paint(paint::NAME, &align_left(&truncate_function_name(&function.name.short, name), name)),
             painter.paint(paint::DIM, &place(function)),
         ];
         out.push_str(&format!("{}\n", cells.join("  ")));

@@ -8,7 +8,7 @@
 mod data;
 
 use crate::source::SourceCache;
-use crate::view::View;
+use crate::view::ProfileView;
 use crate::words;
 use serde_json::Value;
 
@@ -29,19 +29,20 @@ impl Default for HtmlOptions {
     }
 }
 
-const PAGE: &str = include_str!("../assets/page.html");
-const STYLE: &str = include_str!("../assets/page.css");
-const SCRIPTS: [&str; 3] = [include_str!("../assets/layout.js"), include_str!("../assets/graph.js"), include_str!("../assets/page.js")];
+const PAGE_TEMPLATE: &str = include_str!("../assets/page.html");
+const STYLE_SHEET: &str = include_str!("../assets/page.css");
+const PAGE_SCRIPTS: [&str; 3] =
+    [include_str!("../assets/layout.js"), include_str!("../assets/graph.js"), include_str!("../assets/page.js")];
 
 /// Writes the page.
-pub fn page(view: &View, sources: &SourceCache, options: &HtmlOptions) -> String {
+pub fn page(view: &ProfileView, sources: &SourceCache, options: &HtmlOptions) -> String {
     page_with_section(view, sources, options, "")
 }
 
 /// Writes the page with an additional section above the functions. `section` is HTML, so its text must already be escaped.
-pub fn page_with_section(view: &View, sources: &SourceCache, options: &HtmlOptions, section: &str) -> String {
-    let details = data::details(view, sources, options);
-    let summary = data::summary(view, &details, options);
+pub fn page_with_section(view: &ProfileView, sources: &SourceCache, options: &HtmlOptions, section: &str) -> String {
+    let details = data::render_function_details(view, sources, options);
+    let summary = data::report_summary_json(view, &details, options);
     let mut blocks = format_data_block("summary", &escape_json(&summary));
     for (function, detail) in details.iter().enumerate() {
         if let Some(detail) = detail {
@@ -49,12 +50,15 @@ pub fn page_with_section(view: &View, sources: &SourceCache, options: &HtmlOptio
         }
     }
     let program = words::program_name(&view.profile.run, view.profile.images.first().map(|i| i.path.as_str()));
-    let script = SCRIPTS.join("\n");
-    fill_template(PAGE, &[("title", &escape(&program)), ("style", STYLE), ("section", section), ("data", &blocks), ("script", &script)])
+    let script = PAGE_SCRIPTS.join("\n");
+    substitute_placeholders(
+        PAGE_TEMPLATE,
+        &[("title", &escape(&program)), ("style", STYLE_SHEET), ("section", section), ("data", &blocks), ("script", &script)],
+    )
 }
 
 /// Replaces each placeholder `{{name}}` by its value. A value may itself contain `{{`, which is not replaced.
-fn fill_template(template: &str, values: &[(&str, &str)]) -> String {
+fn substitute_placeholders(template: &str, values: &[(&str, &str)]) -> String {
     let mut parts = template.split("{{");
     let mut out = parts.next().unwrap_or_default().to_string();
     for part in parts {
@@ -101,6 +105,6 @@ mod tests {
 
     #[test]
     fn placeholders_in_inserted_text_are_not_replaced() {
-        assert_eq!(fill_template("a {{x}} b {{y}}", &[("x", "{{y}}"), ("y", "1")]), "a {{y}} b 1");
+        assert_eq!(substitute_placeholders("a {{x}} b {{y}}", &[("x", "{{y}}"), ("y", "1")]), "a {{y}} b 1");
     }
 }

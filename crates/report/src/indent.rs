@@ -14,13 +14,13 @@ pub struct InlinedIndent {
 }
 
 impl InlinedIndent {
-    pub fn measure_all(function: &Function, sources: &SourceCache) -> InlinedIndent {
+    pub fn measure_all_inlined_bodies(function: &Function, sources: &SourceCache) -> InlinedIndent {
         InlinedIndent::measure_scopes(function, sources, |_| true)
     }
 
     /// Measures the indentation of the inlined bodies in the given chains. Other bodies are skipped, so that their source files need not be
     /// read.
-    pub fn measure_chains<'c>(
+    pub fn measure_inlined_bodies_of_chains<'c>(
         function: &Function,
         sources: &SourceCache,
         chains: impl Iterator<Item = &'c [SourcePosition]>,
@@ -30,7 +30,7 @@ impl InlinedIndent {
     }
 
     fn measure_scopes(function: &Function, sources: &SourceCache, is_wanted: impl Fn(u32) -> bool) -> InlinedIndent {
-        let map = function.units_map();
+        let map = function.unit_map();
         let positions = function.map.blocks.iter().flat_map(|block| block.positions.iter().copied().chain(block.branch));
         // Several blocks may have code from the same line.
         let lines: BTreeSet<(u32, u32, u32)> = positions
@@ -43,7 +43,7 @@ impl InlinedIndent {
             let text = file_of(map, SourcePosition { scope, file, line, column: 0 }).and_then(|file| sources.line(file, line));
             if let Some(text) = text.filter(|text| !text.is_empty()) {
                 let known = minimum.entry(scope).or_insert(usize::MAX);
-                *known = indent(&text).min(*known);
+                *known = indent_width(&text).min(*known);
             }
         }
         InlinedIndent { minimum }
@@ -55,10 +55,10 @@ impl InlinedIndent {
 
     /// Returns a line's indentation relative to the minimum in its inlined body.
     pub fn relative_indent(&self, at: SourcePosition, text: &str) -> usize {
-        indent(text).saturating_sub(self.min_indent(at.scope))
+        indent_width(text).saturating_sub(self.min_indent(at.scope))
     }
 }
 
-pub fn indent(text: &str) -> usize {
+pub fn indent_width(text: &str) -> usize {
     text.len() - text.trim_start().len()
 }

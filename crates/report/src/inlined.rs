@@ -15,8 +15,8 @@ use trodden_unit::{ReachedCall, SourcePosition, UnitMap};
 
 /// Returns the entry counts of the bodies inlined into a function, by scope. Bodies that were not executed have count 0.
 pub fn count_inlined_entries(function: &Function) -> BTreeMap<u32, u64> {
-    let map = function.units_map();
-    let bodies_of = |at: usize, up_to_calls: bool| find_bodies_at(map, &block_positions(function, at, up_to_calls));
+    let map = function.unit_map();
+    let bodies_of = |at: usize, up_to_calls: bool| find_inlined_bodies_at(map, &block_positions(function, at, up_to_calls));
     let bodies: Vec<BTreeSet<u32>> = (0..function.map.blocks.len()).map(|at| bodies_of(at, false)).collect();
     let ends = function.paths.unfinished.iter().filter_map(|path| path.blocks.last());
     let before: BTreeMap<usize, BTreeSet<u32>> = ends.map(|block| (block.index(), bodies_of(block.index(), true))).collect();
@@ -26,7 +26,7 @@ pub fn count_inlined_entries(function: &Function) -> BTreeMap<u32, u64> {
     }
     let cuts = function.map.cuts.iter();
     let inside: BTreeMap<Edge, BTreeSet<u32>> =
-        cuts.map(|(cut, why)| (*cut, find_bodies_continued_after(function, &bodies, *cut, *why))).collect();
+        cuts.map(|(cut, why)| (*cut, find_inlined_bodies_continued_after(function, &bodies, *cut, *why))).collect();
     for path in function.paths.all() {
         let continued = match path.beginning {
             PathStart::Entry => None,
@@ -69,14 +69,15 @@ pub fn count_call_returns<'a>(function: &Function<'a>, block: usize, entered: u6
     let calls = unit.map.edge_profile.iter().zip(number).flat_map(|(edges, number)| edges.reached_calls_in(number));
     // A child process inherits a path in the middle of a block, but not the counts of the calls before the fork. Therefore a counter may be
     // too low, and is clamped.
-    let counted =
-        |counter: u64| unit.counts.in_range(counter..counter + 1).map(|(_, n)| n).next().unwrap_or(0).clamp(left, entered.max(left));
+    let counted = |counter: u64| {
+        unit.counts.counters_in_range(counter..counter + 1).map(|(_, n)| n).next().unwrap_or(0).clamp(left, entered.max(left))
+    };
     calls.filter(|call| call.block.index() == block).map(|call| (call, call.counter.map_or(left, counted))).collect()
 }
 
 /// Returns how often the code after each call in a block was executed, as pairs (number of source positions up to the call, executions).
 /// The block was entered `entered` times and left `left` times. Calls without a counter are omitted.
-pub fn executions_after_calls(function: &Function, block: usize, entered: u64, left: u64) -> Vec<(usize, u64)> {
+pub fn count_executions_after_calls(function: &Function, block: usize, entered: u64, left: u64) -> Vec<(usize, u64)> {
     let counted = count_call_returns(function, block, entered, left).into_iter().filter(|(call, _)| call.counter.is_some());
     let mut executions: Vec<_> = counted.map(|(call, returned)| (call.up_to_call as usize, returned)).collect();
     executions.push((function.map.blocks[block].up_to_calls as usize, left));
@@ -93,7 +94,7 @@ fn block_positions(function: &Function, block: usize, up_to_calls: bool) -> Vec<
     }
 }
 
-fn find_bodies_at(map: &UnitMap, positions: &[SourcePosition]) -> BTreeSet<u32> {
+fn find_inlined_bodies_at(map: &UnitMap, positions: &[SourcePosition]) -> BTreeSet<u32> {
     positions.iter().flat_map(|p| enclosing_scopes(map, p.scope)).collect()
 }
 
@@ -106,14 +107,14 @@ fn enclosing_scopes(map: &UnitMap, scope: u32) -> impl Iterator<Item = u32> {
 
 /// Returns the inlined bodies that a path may already be in when it starts, if it starts after `cut`, an edge at which the previous path
 /// ended.
-fn find_bodies_continued_after(function: &Function, bodies: &[BTreeSet<u32>], cut: Edge, reason: CutReason) -> BTreeSet<u32> {
+fn find_inlined_bodies_continued_after(function: &Function, bodies: &[BTreeSet<u32>], cut: Edge, reason: CutReason) -> BTreeSet<u32> {
     let Some(edge) = function.map.graph.get_edge(cut) else { return BTreeSet::new() };
     if reason != CutReason::Back {
         return bodies.get(edge.from.index()).cloned().unwrap_or_default();
     }
     // The latch's branch belongs to the inlined body that contains the loop, even if the optimiser moved code of callers into the loop.
     let branch = function.map.blocks.get(edge.from.index()).and_then(|b| b.branch);
-    let owner: Option<BTreeSet<u32>> = branch.map(|p| enclosing_scopes(function.units_map(), p.scope).collect());
+    let owner: Option<BTreeSet<u32>> = branch.map(|p| enclosing_scopes(function.unit_map(), p.scope).collect());
     let body = find_loop_body(function, edge.from, edge.to);
     // An irreducible loop has no header, so that only the source and the target of the edge are known to be in the loop.
     let is_natural = edge.to == Node(0) || !body.contains(&Node(0));

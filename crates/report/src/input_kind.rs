@@ -37,7 +37,7 @@ pub enum InputKind {
     Program,
 }
 
-const KINDS: &[(FileKind, InputKind)] = &[
+const INPUT_KINDS_BY_FILE_KIND: &[(FileKind, InputKind)] = &[
     (FileKind::PROFILE, InputKind::Profile),
     (FileKind::TRACE, InputKind::Trace),
     (FileKind::STREAM_LOG, InputKind::StreamLogs),
@@ -53,7 +53,7 @@ const MAGIC_NUMBERS: &[(&[u8], InputKind)] = &[
     (b"TRODRAW", InputKind::RawFiles),
     (b"\x7fELF", InputKind::Program),
 ];
-const PERF_DATA: &[u8] = b"PERFILE2";
+const PERF_DATA_MAGIC_NUMBER: &[u8] = b"PERFILE2";
 const MAX_HEADER_BYTES: u64 = 4096;
 /// Number of bytes within which a text must have its first event to be recognised.
 const MAX_TEXT_BYTES: u64 = 64 << 20;
@@ -66,13 +66,13 @@ impl InputKind {
     /// Detects the kind of a file, a folder, a run or a suite. Fails if nothing has this name, or if the kind is unknown.
     pub fn detect(wanted: &Path) -> Result<InputKind> {
         // A suite may have the same name as a folder, such as `tests`.
-        let is_run = |text: &str| named::profile_files(text).is_ok();
+        let is_run = |text: &str| named::list_profile_files(text).is_ok();
         if wanted.is_dir() && wanted.to_str().is_some_and(is_run) {
             return Ok(InputKind::Profile);
         }
         match (InputKind::detect_file(wanted)?, wanted.to_str()) {
             (Some(kind), _) => Ok(kind),
-            (None, Some(text)) if !wanted.exists() => named::profile_files(text).map(|_| InputKind::Profile),
+            (None, Some(text)) if !wanted.exists() => named::list_profile_files(text).map(|_| InputKind::Profile),
             (None, _) => Err(InputKind::unknown_kind_error(wanted)),
         }
     }
@@ -100,7 +100,7 @@ impl InputKind {
     }
 
     /// Returns a noun phrase for the kind, such as `a profile`.
-    pub fn phrase(self) -> &'static str {
+    pub fn noun_phrase(self) -> &'static str {
         match self {
             InputKind::Profile => "a profile",
             InputKind::Trace => "a trace",
@@ -114,7 +114,7 @@ impl InputKind {
         }
     }
 
-    fn accepting_commands(self) -> &'static str {
+    fn describe_accepting_commands(self) -> &'static str {
         match self {
             InputKind::Profile => "`trodden report` shows it",
             InputKind::Trace => {
@@ -153,20 +153,25 @@ impl InputKind {
 
     /// Returns the error for a command that does not accept this kind.
     pub fn not_accepted_error(self, wanted: &Path, command: &str) -> Error {
-        anyhow!("{} is {}, which `trodden {command}` does not accept; {}", wanted.display(), self.phrase(), self.accepting_commands())
+        anyhow!(
+            "{} is {}, which `trodden {command}` does not accept; {}",
+            wanted.display(),
+            self.noun_phrase(),
+            self.describe_accepting_commands()
+        )
     }
 
     /// Rejects options that do not apply to this kind of input. Each element is an option's name and whether the option was given.
     pub fn reject_options(self, options: &[(&str, bool)]) -> Result<()> {
         options.iter().try_for_each(|(option, is_given)| {
-            ensure!(!is_given, "{option} does not apply to {}. Omit {option}", self.phrase());
+            ensure!(!is_given, "{option} does not apply to {}. Omit {option}", self.noun_phrase());
             Ok(())
         })
     }
 }
 
 /// Returns the name of a run, suite or file as UTF-8, which the run store needs. Fails if the name is not UTF-8.
-pub fn utf8_name(wanted: &Path) -> Result<&str> {
+pub fn require_utf8_name(wanted: &Path) -> Result<&str> {
     wanted.to_str().with_context(|| format!("the name {} is not valid UTF-8. Rename the file", wanted.display()))
 }
 
@@ -211,7 +216,7 @@ fn detect_content(path: &Path) -> Result<Option<InputKind>> {
         return Ok(None);
     }
     ensure!(
-        !beginning.starts_with(PERF_DATA),
+        !beginning.starts_with(PERF_DATA_MAGIC_NUMBER),
         "{0} is the binary output of `perf record`. Convert it to text with `perf script -i {0} > trace.txt`",
         path.display()
     );
@@ -247,7 +252,7 @@ fn detect_by_beginning(path: &Path, bytes: &[u8]) -> Option<InputKind> {
         };
     }
     if let Some(found) = FileKind::detect(bytes) {
-        return KINDS.iter().find(|(kind, _)| *kind == found).map(|(_, kind)| *kind);
+        return INPUT_KINDS_BY_FILE_KIND.iter().find(|(kind, _)| *kind == found).map(|(_, kind)| *kind);
     }
     MAGIC_NUMBERS.iter().find(|(known, _)| bytes.starts_with(known)).map(|(_, kind)| *kind)
 }

@@ -1,14 +1,14 @@
 //! Writes paths suspected of causing failures, as text and JSON.
 
 use crate::json::SCHEMA_VERSION;
-use crate::paint::{self, fit};
+use crate::paint::{self, truncate_text};
 use crate::path_listing::PathListing;
 use crate::source::SourceCache;
 use crate::text::{PageLayout, TextOptions, render_path};
-use crate::view::{Function, View};
+use crate::view::{Function, ProfileView};
 use crate::words::{count, plural};
 use serde_json::{Value, json};
-use trodden_analysis::isolate::{Isolation, RunTally, Suspect, SuspiciousnessFormula, UnitFunction};
+use trodden_analysis::isolate::{FailureIsolation, RunTally, SuspiciousPath, SuspiciousnessFormula, UnitFunction};
 use trodden_flow::DagEdgeId;
 use trodden_unit::experiment::Spelling;
 
@@ -23,18 +23,22 @@ pub struct SuspectSelection<'a> {
 }
 
 /// Paths ranked by suspicion, with their functions.
-pub struct Suspects<'v, 'a> {
+pub struct RankedSuspects<'v, 'a> {
     runs: RunTally,
     formula: SuspiciousnessFormula,
     found: usize,
-    shown: Vec<(Suspect, &'v Function<'a>)>,
+    shown: Vec<(SuspiciousPath, &'v Function<'a>)>,
 }
 
-impl<'v, 'a> Suspects<'v, 'a> {
+impl<'v, 'a> RankedSuspects<'v, 'a> {
     /// Ranks the paths of the compared runs. `view` must show the merged profile of all these runs. Fails if no function matches the
     /// selection.
-    pub fn new(isolation: &Isolation, view: &'v View<'a>, selection: &SuspectSelection) -> Result<Suspects<'v, 'a>, crate::ReportError> {
-        let functions = view.by_map_index();
+    pub fn new(
+        isolation: &FailureIsolation,
+        view: &'v ProfileView<'a>,
+        selection: &SuspectSelection,
+    ) -> Result<RankedSuspects<'v, 'a>, crate::ReportError> {
+        let functions = view.functions_by_map_index();
         let edges = |key: UnitFunction, id: u64| functions.get(&key).map_or_else(Vec::new, |f| edges_of_path(f, id));
         let mut all = isolation.suspects(selection.formula, edges);
         if let Some(name) = selection.function {
@@ -44,14 +48,18 @@ impl<'v, 'a> Suspects<'v, 'a> {
         let found = all.len();
         let shown =
             all.into_iter().filter_map(|s| functions.get(&s.function).map(|f| (s, *f))).take(crate::select::limit(selection.top)).collect();
-        Ok(Suspects { runs: isolation.runs(), formula: selection.formula, found, shown })
+        Ok(RankedSuspects { runs: isolation.runs(), formula: selection.formula, found, shown })
     }
 
     /// Renders the suspects as text.
     pub fn text(&self, sources: &SourceCache, options: &TextOptions) -> String {
         let page = &PageLayout::new(options);
-        let runs =
-            format!("{} failing and {} passing {}", count(self.runs.failing.into()), count(self.runs.passing.into()), runs_noun(self.runs));
+        let runs = format!(
+            "{} failing and {} passing {}",
+            count(self.runs.failing.into()),
+            count(self.runs.passing.into()),
+            singular_or_plural_run(self.runs)
+        );
         let mut out = format!("{}  {}\n", page.paint(paint::TITLE, "Suspicious paths"), page.paint(paint::DIM, &runs));
         if self.shown.is_empty() {
             return out + "No failing run executed a path of these functions.\n";
@@ -106,7 +114,7 @@ impl<'v, 'a> Suspects<'v, 'a> {
     }
 }
 
-fn runs_noun(runs: RunTally) -> &'static str {
+fn singular_or_plural_run(runs: RunTally) -> &'static str {
     if runs.failing + runs.passing == 1 { "run" } else { "runs" }
 }
 
@@ -114,12 +122,12 @@ fn edges_of_path(function: &Function, id: u64) -> Vec<DagEdgeId> {
     function.paths.all().find(|p| p.id == id).map_or_else(Vec::new, |p| p.path.to_vec())
 }
 
-fn list_path(function: &Function, suspect: &Suspect) -> Option<PathListing> {
+fn list_path(function: &Function, suspect: &SuspiciousPath) -> Option<PathListing> {
     function.paths.find(suspect.complete, suspect.id).map(|path| PathListing::from_path(function, path))
 }
 
-fn render_suspect_title(rank: usize, suspect: &Suspect, function: &Function, page: &PageLayout) -> String {
-    let Suspect { runs, executed, .. } = suspect;
+fn render_suspect_title(rank: usize, suspect: &SuspiciousPath, function: &Function, page: &PageLayout) -> String {
+    let SuspiciousPath { runs, executed, .. } = suspect;
     let what = if suspect.complete { "path" } else { "unfinished path" };
     let head = format!("{}  {what} {}", page.render_entry(rank, function), suspect.id);
     let taken = format!(
@@ -135,6 +143,6 @@ fn render_suspect_title(rank: usize, suspect: &Suspect, function: &Function, pag
         0 => "passing runs took all of its edges, but never this path".to_owned(),
         n => format!("{} no passing run took", plural(n.into(), "edge that", "edges that")),
     };
-    let line = |text: &str| format!("      {}\n", page.paint(paint::DIM, &fit(text, page.width - 6)));
+    let line = |text: &str| format!("      {}\n", page.paint(paint::DIM, &truncate_text(text, page.width - 6)));
     format!("{head}\n{}{}{}", line(&taken), line(&scores), line(&edges))
 }

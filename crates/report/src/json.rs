@@ -9,13 +9,13 @@ use crate::events;
 use crate::line_range::LineRange;
 use crate::lines::LineCounts;
 use crate::measure::PathMeasure;
-use crate::path_listing::{EndOfPath, ListingStep, PathListing, StartOfPath};
+use crate::path_listing::{ListingStep, PathListing, ShownPathEnd, ShownPathStart};
 use crate::sampled;
 pub use crate::schema::{SCHEMA_VERSION, number};
-use crate::select::{self, RankedPath, Selection};
+use crate::select::{self, PathSelection, RankedPath};
 use crate::source::SourceCache;
 use crate::text::scope_label;
-use crate::view::{Function, View, file_of};
+use crate::view::{Function, ProfileView, file_of};
 use crate::words;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -23,12 +23,12 @@ use trodden_profile::{PathCount, ProcessEnding, Run, UnfinishedPath};
 use trodden_unit::experiment::Spelling;
 
 /// Returns the output of `trodden report --json`. Fails if no function matches the selection.
-pub fn report(view: &View, selection: &Selection, sources: &SourceCache) -> Result<Value, ReportError> {
+pub fn report(view: &ProfileView, selection: &PathSelection, sources: &SourceCache) -> Result<Value, ReportError> {
     let ranking = selection.rank(view)?;
     let place: HashMap<*const Function, usize> = ranking.functions.iter().enumerate().map(|(i, f)| (std::ptr::from_ref(*f), i)).collect();
     let paths = ranking.paths.iter().enumerate().map(|(at, ranked)| {
         let mut path = path_json(ranked, sources);
-        sampled::add_estimate(&mut path, sampled::estimate_executions(view, ranked));
+        sampled::add_estimate_to_json(&mut path, sampled::estimate_executions(view, ranked));
         events::add_to_json(&mut path, view, ranked);
         path.insert("rank".into(), json!(at + 1));
         path.insert("function".into(), json!(place[&std::ptr::from_ref(ranked.function)]));
@@ -50,11 +50,11 @@ pub fn report(view: &View, selection: &Selection, sources: &SourceCache) -> Resu
 
 /// Returns the output of `trodden annotate --json`: a function's source lines with counts, and one of its paths. Fails if no function
 /// matches, or if the function has no path with the requested number.
-pub fn annotate(view: &View, request: &AnnotateRequest, sources: &SourceCache) -> Result<Value, ReportError> {
+pub fn annotate(view: &ProfileView, request: &AnnotateRequest, sources: &SourceCache) -> Result<Value, ReportError> {
     let functions = select::find_functions(view, &request.function)?;
     let shown = functions[0];
     let listing = match shown.paths.unfinished.iter().find(|u| Some(u.id) == request.path) {
-        Some(path) => Some(Value::Object(unfinished_json(shown, path, sources))),
+        Some(path) => Some(Value::Object(unfinished_path_json(shown, path, sources))),
         None => select::find_path(shown, request.path, request.measure)?.map(|path| {
             let weight = shown.weight(&path, request.measure);
             let ranked = RankedPath { function: shown, path: &path, weight, share: select::share(weight, view.total(request.measure)) };
@@ -71,7 +71,7 @@ pub fn annotate(view: &View, request: &AnnotateRequest, sources: &SourceCache) -
     }))
 }
 
-fn source_json(view: &View, function: &Function, sources: &SourceCache) -> Value {
+fn source_json(view: &ProfileView, function: &Function, sources: &SourceCache) -> Value {
     let Some(range) = LineRange::from_function(function, sources) else { return Value::Null };
     let counts = LineCounts::from_functions([function]);
     let line = |number| {
@@ -105,11 +105,11 @@ pub fn run_json(run: &Run) -> Value {
     })
 }
 
-fn totals_json(view: &View) -> Value {
+fn totals_json(view: &ProfileView) -> Value {
     let totals = &view.totals;
     json!({
         "executions": number(totals.executions),
-        "not_exact": view.profile.inexact().iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "not_exact": view.profile.inexactness_reasons().iter().map(ToString::to_string).collect::<Vec<_>>(),
         "paths": number(totals.paths),
         "instructions": number(totals.instructions),
         "blocks": number(totals.blocks),
@@ -139,9 +139,9 @@ fn image_json(image: &trodden_profile::ImageProfile) -> Value {
     })
 }
 
-fn function_json(view: &View, function: &Function, measure: PathMeasure) -> Value {
+fn function_json(view: &ProfileView, function: &Function, measure: PathMeasure) -> Value {
     let none = SourceCache::new(&|_: &str| None);
-    let lost = |l: &trodden_profile::LostPath| {
+    let lost = |l: &trodden_profile::LostPathFragment| {
         let line = crate::path_listing::first_line(function, l.head);
         json!({ "block": l.head.0, "count": l.count, "line": line })
     };
@@ -153,7 +153,7 @@ fn function_json(view: &View, function: &Function, measure: PathMeasure) -> Valu
         "unit": function.unit.unit.to_string(),
         "file": function.file(),
         "line": function.line(),
-        "calls": number(function.paths.entries()),
+        "calls": number(function.paths.call_count()),
         "executions": number(function.paths.total()),
         "instructions": number(function.instructions),
         "blocks": number(function.blocks),
@@ -163,8 +163,8 @@ fn function_json(view: &View, function: &Function, measure: PathMeasure) -> Valu
         "cut": function.is_cut(),
         "block_counts": function.paths.blocks.iter().map(|c| number(*c)).collect::<Vec<_>>(),
         "edge_counts": function.paths.edges.iter().map(|c| number(*c)).collect::<Vec<_>>(),
-        "edges": function.map.graph.flow_edges().map(|e| json!([e.from.0, e.to.0, words::edge_condition(&e)])).collect::<Vec<_>>(),
-        "unfinished": function.paths.unfinished.iter().map(|u| unfinished_json(function, u, &none)).collect::<Vec<_>>(),
+        "edges": function.map.graph.flow_edges().map(|e| json!([e.from.0, e.to.0, words::describe_edge_condition(&e)])).collect::<Vec<_>>(),
+        "unfinished": function.paths.unfinished.iter().map(|u| unfinished_path_json(function, u, &none)).collect::<Vec<_>>(),
         "lost": function.paths.lost.iter().map(lost).collect::<Vec<_>>(),
     })
 }
@@ -181,7 +181,7 @@ fn path_json(ranked: &RankedPath, sources: &SourceCache) -> Map<String, Value> {
     out
 }
 
-fn unfinished_json(function: &Function, path: &UnfinishedPath, sources: &SourceCache) -> Map<String, Value> {
+fn unfinished_path_json(function: &Function, path: &UnfinishedPath, sources: &SourceCache) -> Map<String, Value> {
     let mut out = listing_json(function, &PathListing::from_path(function, path), sources);
     out.insert("id".into(), number(path.id));
     out.insert("count".into(), json!(path.count));
@@ -191,42 +191,42 @@ fn unfinished_json(function: &Function, path: &UnfinishedPath, sources: &SourceC
 
 pub(crate) fn listing_json(function: &Function, listing: &PathListing, sources: &SourceCache) -> Map<String, Value> {
     let mut out = Map::new();
-    out.insert("begins".into(), begin_json(&listing.begins));
+    out.insert("begins".into(), path_begin_json(&listing.begins));
     out.insert("steps".into(), listing.steps.iter().map(|s| step_json(function, s, sources)).collect());
-    out.insert("ends".into(), end_json(function, &listing.ends));
+    out.insert("ends".into(), path_end_json(function, &listing.ends));
     out
 }
 
-fn begin_json(begins: &StartOfPath) -> Value {
+fn path_begin_json(begins: &ShownPathStart) -> Value {
     let text = words::describe_begin(begins);
     match begins {
-        StartOfPath::Entry => json!({ "at": "entry", "text": text }),
-        StartOfPath::AfterCut { reason, at, line } => {
+        ShownPathStart::Entry => json!({ "at": "entry", "text": text }),
+        ShownPathStart::AfterCut { reason, at, line } => {
             json!({ "at": words::cut_reason(*reason), "block": at.0, "line": line, "text": text })
         }
     }
 }
 
-fn end_json(function: &Function, ends: &EndOfPath) -> Value {
+fn path_end_json(function: &Function, ends: &ShownPathEnd) -> Value {
     let text = words::describe_end(ends);
     match ends {
-        EndOfPath::Exit { edge, line, .. } => {
-            json!({ "by": words::edge_condition(&function.map.graph.edge(*edge)), "line": line, "text": text })
+        ShownPathEnd::Exit { edge, line, .. } => {
+            json!({ "by": words::describe_edge_condition(&function.map.graph.edge(*edge)), "line": line, "text": text })
         }
-        EndOfPath::Cut { reason, to, line } => json!({ "by": words::cut_reason(*reason), "to_block": to.0, "line": line, "text": text }),
-        EndOfPath::Stop { line } => json!({ "by": "stop", "line": line, "text": text }),
-        EndOfPath::Call { at, lines } => {
+        ShownPathEnd::Cut { reason, to, line } => json!({ "by": words::cut_reason(*reason), "to_block": to.0, "line": line, "text": text }),
+        ShownPathEnd::Stop { line } => json!({ "by": "stop", "line": line, "text": text }),
+        ShownPathEnd::Call { at, lines } => {
             json!({ "by": "call", "block": at.0, "line": lines.map(|l| l.0), "last_line": lines.map(|l| l.1), "text": text })
         }
     }
 }
 
 fn step_json(function: &Function, step: &ListingStep, sources: &SourceCache) -> Value {
-    let map = function.units_map();
+    let map = function.unit_map();
     let turns: Vec<Value> = step
         .turns
         .iter()
-        .map(|t| json!({ "edge": t.edge.0, "condition": words::edge_condition(&function.map.graph.edge(t.edge)), "text": t.text }))
+        .map(|t| json!({ "edge": t.edge.0, "condition": words::describe_edge_condition(&function.map.graph.edge(t.edge)), "text": t.text }))
         .collect();
     let mut out = json!({ "blocks": step.blocks.iter().map(|b| b.0).collect::<Vec<_>>(), "turns": turns });
     let Some((at, calls)) = step.chain.split_last() else { return out };

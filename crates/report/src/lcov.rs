@@ -9,14 +9,14 @@ use crate::view::{Function, MappedLines};
 use std::fmt::Write;
 
 /// Maps a file name in debug information to the name in the tracefile; `None` omits the file.
-pub type FileName<'n> = &'n dyn Fn(&str) -> Option<String>;
+pub type FileRenamer<'n> = &'n dyn Fn(&str) -> Option<String>;
 
 /// Writes a tracefile for the given functions. A file's line counts come from `mapped` if it has the file.
 pub fn write_lcov<'v, 'a: 'v>(
     functions: impl IntoIterator<Item = &'v Function<'a>>,
     mapped: &MappedLines,
     test_name: &str,
-    name: FileName,
+    name: FileRenamer,
 ) -> String {
     let mut counts = LineCounts::from_functions(functions);
     for (file, lines) in mapped {
@@ -34,7 +34,7 @@ pub fn write_lcov<'v, 'a: 'v>(
 
 /// Writes a tracefile without the lines that were not executed. It suits a profile that contains only some of the paths, because other
 /// paths may have executed those lines.
-pub fn write_executed_lines(functions: &[Function], test_name: &str, name: FileName) -> String {
+pub fn write_executed_lines(functions: &[Function], test_name: &str, name: FileRenamer) -> String {
     let mut counts = LineCounts::from_functions(functions);
     let mut out = String::new();
     for (file, counts) in &mut counts.files {

@@ -1,10 +1,10 @@
 //! Formats path profiles, traces, waiting time and simulations, for people and in exchange formats.
 //!
 //! The input is a [`trodden_profile::Profile`] or a recording; the output is a string or bytes. This crate reads neither the environment
-//! nor the clock: options determine the terminal width and colour, and a [`Sources`] closure supplies source text. A profile is decoded
-//! into a [`View`], filtered and ordered by a [`Selection`], turned into source lines by [`PathListing`], and written as [`text`],
-//! [`annotate`], [`json`], [`html`] or an exchange format ([`folded`], [`pprof`], [`lcov`], [`dot`]). Names from programs pass through
-//! [`escape`], because they may contain control characters.
+//! nor the clock: options determine the terminal width and colour, and a [`SourceProvider`] closure supplies source text. A profile is
+//! decoded into a [`ProfileView`], filtered and ordered by a [`PathSelection`], turned into source lines by [`PathListing`], and written as
+//! [`text`], [`annotate`], [`json`], [`html`] or an exchange format ([`folded`], [`pprof`], [`lcov`], [`dot`]). Names from programs pass
+//! through [`escape`], because they may contain control characters.
 #![forbid(unsafe_code)]
 
 pub mod advice;
@@ -63,7 +63,7 @@ pub mod words;
 pub use error::ReportError;
 pub use measure::PathMeasure;
 pub use path_listing::PathListing;
-pub use select::{Ranking, Selection};
-pub use source::{SourceCache, Sources};
-pub use trodden_text::names::{self, Name};
-pub use view::{Function, View};
+pub use select::{PathSelection, RankedPaths};
+pub use source::{SourceCache, SourceProvider};
+pub use trodden_text::names::{self, DemangledName};
+pub use view::{Function, ProfileView};

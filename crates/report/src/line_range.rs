@@ -35,7 +35,7 @@ impl LineRange {
 /// Returns the function's source file and the sorted lines of its code in that file. The file is the one that declares the function, or
 /// else the one with most of its lines. Because of `#include`, a function may have lines in several files.
 fn find_own_lines<'a>(function: &Function<'a>) -> Option<(&'a str, Vec<u32>)> {
-    let map = function.units_map();
+    let map = function.unit_map();
     let mut files: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
     for block in &function.map.blocks {
         for position in block.positions.iter().copied().chain(block.branch) {

@@ -19,7 +19,7 @@
 //! copies of a source branch are added up by line, column and direction.
 
 use crate::inlined;
-use crate::view::{Function, View, file_of};
+use crate::view::{Function, ProfileView, file_of};
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_analysis::changes::normalize;
 use trodden_flow::Node;
@@ -43,7 +43,7 @@ pub struct FileCounts {
     /// Number of calls to each function declared in the file, by line and linkage name.
     pub functions: BTreeMap<(u32, String), u64>,
     /// Branches by line and column.
-    pub branches: BTreeMap<(u32, u32), BTreeMap<Direction, OutcomeCount>>,
+    pub branches: BTreeMap<(u32, u32), BTreeMap<BranchDirection, OutcomeCount>>,
     /// Lines that follow a call in their block, where every execution of the block stopped in the call.
     pub stopped: BTreeSet<u32>,
 }
@@ -64,7 +64,7 @@ impl FileCounts {
 
 /// An outcome of a branch. Reports list outcomes in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Direction {
+pub enum BranchDirection {
     /// The condition is true.
     True,
     /// The condition is false.
@@ -86,7 +86,7 @@ pub struct OutcomeCount {
     pub taken: u64,
 }
 
-impl View<'_> {
+impl ProfileView<'_> {
     /// Returns the count of a line; `None` if it has none. The coverage mapping has precedence over `derived`, the counts derived from
     /// blocks, if it contains the file.
     pub fn line(&self, derived: &LineCounts, file: &str, line: u32) -> Option<u64> {
@@ -124,13 +124,13 @@ impl LineCounts {
     }
 
     /// Returns the calls of all functions declared on a line; `None` if there are none.
-    pub(crate) fn calls_at(&self, (file, line): (&str, u32)) -> Option<u64> {
+    pub(crate) fn calls_of_functions_declared_at(&self, (file, line): (&str, u32)) -> Option<u64> {
         let named = self.files.get(file)?.functions.range((line, String::new())..(line + 1, String::new()));
         named.map(|(_, calls)| *calls).reduce(u64::saturating_add)
     }
 
     fn file_counts(&mut self, function: &Function, position: SourcePosition) -> Option<&mut FileCounts> {
-        let file = file_of(function.units_map(), position)?;
+        let file = file_of(function.unit_map(), position)?;
         if !self.files.contains_key(file) {
             self.files.insert(file.to_string(), FileCounts::default());
         }
@@ -140,8 +140,8 @@ impl LineCounts {
     /// Adds the lines of the function and of inlined bodies that were entered. Returns the lines of the other bodies, each followed by the
     /// declaration of the body's function.
     fn add_lines<'a>(&mut self, function: &Function<'a>, entries: &BTreeMap<u32, u64>) -> Vec<[(&'a str, u32); 2]> {
-        let map = function.units_map();
-        let entered = |position: SourcePosition| entries.get(&position.scope).map_or(function.paths.entries() > 0, |n| *n > 0);
+        let map = function.unit_map();
+        let entered = |position: SourcePosition| entries.get(&position.scope).map_or(function.paths.call_count() > 0, |n| *n > 0);
         let mut unentered = Vec::new();
         for (position, count) in line_instances(function, entries) {
             let declared = map.scopes.get(position.scope as usize).and_then(|s| Some((map.files.get(s.file as usize)?.as_str(), s.line)));
@@ -202,7 +202,7 @@ impl LineCounts {
 
     fn add_inlined_functions(&mut self, function: &Function, entries: &BTreeMap<u32, u64>) {
         for (scope, &count) in entries {
-            let Some(body) = function.units_map().scopes.get(*scope as usize) else { continue };
+            let Some(body) = function.unit_map().scopes.get(*scope as usize) else { continue };
             let position = SourcePosition { scope: *scope, file: body.file, line: body.line, column: 0 };
             let name = if body.linkage_name.is_empty() { &body.name } else { &body.linkage_name };
             if let Some(file) = self.file_counts(function, position).filter(|_| body.line > 0) {
@@ -214,7 +214,7 @@ impl LineCounts {
 
     fn add_function(&mut self, function: &Function) {
         let (Some(position), Some(line)) = (function.map.position, function.line()) else { return };
-        let entries = function.paths.entries();
+        let entries = function.paths.call_count();
         if let Some(file) = self.file_counts(function, position) {
             let calls = file.functions.entry((line, function.name.linkage.clone())).or_default();
             *calls = calls.saturating_add(entries);
@@ -224,8 +224,8 @@ impl LineCounts {
 
 /// Returns the positions of all line instances in a function, with their counts. The module's documentation defines line instances.
 fn line_instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(SourcePosition, u64)> {
-    let mut instances = InstanceCounts::default();
-    instances.add(function.map.position, function.paths.entries());
+    let mut instances = LineInstanceCounts::default();
+    instances.add(function.map.position, function.paths.call_count());
     let (cleanups, stopped) = (unexecuted::find_cleanup_blocks(function), inlined::count_stops_by_block(function, &function.paths));
     for (at, (block, &count)) in function.map.blocks.iter().zip(&function.paths.blocks).enumerate() {
         if count == 0 && cleanups[at] {
@@ -237,7 +237,7 @@ fn line_instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(Sou
         let shown = block.positions.iter().copied().chain(block.branch).filter(|p| Some(*p) != jump);
         let untaken = if count == 0 { unexecuted::find_untaken_branches(function, Node(at as u32)) } else { BTreeSet::new() };
         // A path that stopped in a call did not execute the code after the call.
-        let after_calls = inlined::executions_after_calls(function, at, count, count.saturating_sub(stopped[at]));
+        let after_calls = inlined::count_executions_after_calls(function, at, count, count.saturating_sub(stopped[at]));
         let count_of = |p: &SourcePosition| {
             let place = block.positions.iter().position(|known| known == p).unwrap_or(usize::MAX);
             after_calls.iter().rev().find(|(first, _)| *first <= place).map_or(count, |(_, executions)| *executions)
@@ -246,7 +246,7 @@ fn line_instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(Sou
         shown.for_each(|p| instances.add(Some(p), count_of(&p)));
     }
     for (number, &count) in entries {
-        let Some(scope) = function.units_map().scopes.get(*number as usize) else { continue };
+        let Some(scope) = function.unit_map().scopes.get(*number as usize) else { continue };
         instances.add(scope.inlined_at, count);
         instances.add(Some(SourcePosition { scope: *number, file: scope.file, line: scope.line, column: 0 }), count);
     }
@@ -255,9 +255,9 @@ fn line_instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(Sou
 
 /// Maps each line instance, identified by (scope, file, line), to the maximum count of its code.
 #[derive(Default)]
-struct InstanceCounts(BTreeMap<(u32, u32, u32), (SourcePosition, u64)>);
+struct LineInstanceCounts(BTreeMap<(u32, u32, u32), (SourcePosition, u64)>);
 
-impl InstanceCounts {
+impl LineInstanceCounts {
     fn add(&mut self, position: Option<SourcePosition>, count: u64) {
         let Some(position) = position.filter(|p| p.line > 0) else { return };
         let instance = self.0.entry((position.scope, position.file, position.line)).or_insert((position, 0));
@@ -271,13 +271,13 @@ fn ends_unconditionally(function: &Function, block: usize) -> bool {
     kinds.all(|k| matches!(k, EdgeKind::Always | EdgeKind::Return))
 }
 
-fn branch_direction(kind: EdgeKind) -> Option<Direction> {
+fn branch_direction(kind: EdgeKind) -> Option<BranchDirection> {
     match kind {
-        EdgeKind::True => Some(Direction::True),
-        EdgeKind::False => Some(Direction::False),
-        EdgeKind::Case(value) => Some(Direction::Case(value)),
-        EdgeKind::Default => Some(Direction::Default),
-        EdgeKind::Indirect(place) => Some(Direction::Indirect(place)),
+        EdgeKind::True => Some(BranchDirection::True),
+        EdgeKind::False => Some(BranchDirection::False),
+        EdgeKind::Case(value) => Some(BranchDirection::Case(value)),
+        EdgeKind::Default => Some(BranchDirection::Default),
+        EdgeKind::Indirect(place) => Some(BranchDirection::Indirect(place)),
         _ => None,
     }
 }

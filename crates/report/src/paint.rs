@@ -16,14 +16,14 @@ pub const BAR: Style = AnsiColor::Blue.on_default();
 /// Style for the directions that branches took.
 pub const DIRECTION: Style = AnsiColor::Green.on_default().bold();
 /// Style for other branch outcomes and for kinds of findings.
-pub const OTHER: Style = AnsiColor::Magenta.on_default().bold();
+pub const OTHER_OUTCOME: Style = AnsiColor::Magenta.on_default().bold();
 /// Style for source lines on the shown path.
-pub const ON_PATH: Style = Style::new().bold();
+pub const LINE_ON_PATH: Style = Style::new().bold();
 /// Style for warnings.
 pub const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 
 /// All styles. [`crate::escape`] keeps the escape sequences of these styles and replaces all others.
-pub const PALETTE: [Style; 9] = [TITLE, NAME, DIM, COUNT, BAR, DIRECTION, OTHER, ON_PATH, WARNING];
+pub const STYLE_PALETTE: [Style; 9] = [TITLE, NAME, DIM, COUNT, BAR, DIRECTION, OTHER_OUTCOME, LINE_ON_PATH, WARNING];
 
 /// Applies styles to text, or leaves text plain.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +48,7 @@ pub fn width(text: &str) -> usize {
 }
 
 /// Shortens text to at most `columns`, and marks the omission with `…`.
-pub fn fit(text: &str, columns: usize) -> String {
+pub fn truncate_text(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_string();
     }
@@ -68,7 +68,7 @@ pub fn fit(text: &str, columns: usize) -> String {
 }
 
 /// Shortens a function's name to at most `columns`. Namespaces are omitted before the name itself is shortened: `…::State::next`.
-pub fn fit_name(name: &str, columns: usize) -> String {
+pub fn truncate_function_name(name: &str, columns: usize) -> String {
     if width(name) <= columns {
         return name.to_string();
     }
@@ -88,12 +88,12 @@ pub fn fit_name(name: &str, columns: usize) -> String {
         }
         previous = c;
     }
-    fit(last, columns)
+    truncate_text(last, columns)
 }
 
 /// Aligns text to the left: shortens or pads it to exactly `columns`.
 pub fn align_left(text: &str, columns: usize) -> String {
-    let text = fit(text, columns);
+    let text = truncate_text(text, columns);
     let fill = columns.saturating_sub(width(&text));
     format!("{text}{}", " ".repeat(fill))
 }
@@ -104,11 +104,11 @@ pub fn align_right(text: &str, columns: usize) -> String {
 }
 
 /// Renders a bar for a share from 0 to 1, padded to `columns`. The resolution is an eighth of a column.
-pub fn bar(share: f64, columns: usize) -> String {
-    const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+pub fn render_bar(share: f64, columns: usize) -> String {
+    const BAR_PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = (share.clamp(0.0, 1.0) * columns as f64 * 8.0).round() as usize;
     let eighths = if share > 0.0 { eighths.max(1) } else { 0 };
-    align_left(&format!("{}{}", "█".repeat(eighths / 8), PARTS[eighths % 8]), columns)
+    align_left(&format!("{}{}", "█".repeat(eighths / 8), BAR_PARTS[eighths % 8]), columns)
 }
 
 #[cfg(test)]
@@ -117,23 +117,26 @@ mod tests {
 
     #[test]
     fn texts_are_shortened_and_padded() {
-        assert_eq!([fit("abcdef", 6), fit("abcdef", 4), fit("日本語", 5), fit("x", 0)], ["abcdef", "abc…", "日本…", ""]);
+        assert_eq!(
+            [truncate_text("abcdef", 6), truncate_text("abcdef", 4), truncate_text("日本語", 5), truncate_text("x", 0)],
+            ["abcdef", "abc…", "日本…", ""]
+        );
         assert_eq!([align_left("ab", 4), align_right("ab", 4)], ["ab  ", "  ab"]);
     }
 
     #[test]
     fn names_lose_their_namespaces_first() {
         let name = "regex_automata::nfa::State<a::b>::next";
-        assert_eq!(fit_name(name, 38), name);
-        assert_eq!(fit_name(name, 37), "…::nfa::State<a::b>::next");
-        assert_eq!(fit_name(name, 24), "…::State<a::b>::next");
-        assert_eq!([fit_name(name, 7), fit_name(name, 3)], ["…::next", "ne…"]);
-        assert_eq!(fit_name("std::operator->", 14), "…::operator->");
+        assert_eq!(truncate_function_name(name, 38), name);
+        assert_eq!(truncate_function_name(name, 37), "…::nfa::State<a::b>::next");
+        assert_eq!(truncate_function_name(name, 24), "…::State<a::b>::next");
+        assert_eq!([truncate_function_name(name, 7), truncate_function_name(name, 3)], ["…::next", "ne…"]);
+        assert_eq!(truncate_function_name("std::operator->", 14), "…::operator->");
     }
 
     #[test]
     fn bars_are_padded_and_never_empty_for_positive_shares() {
-        assert_eq!([bar(1.0, 3), bar(0.5, 3), bar(1e-6, 3), bar(0.0, 3)], ["███", "█▌ ", "▏  ", "   "]);
+        assert_eq!([render_bar(1.0, 3), render_bar(0.5, 3), render_bar(1e-6, 3), render_bar(0.0, 3)], ["███", "█▌ ", "▏  ", "   "]);
     }
 
     #[test]

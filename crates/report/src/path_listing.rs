@@ -5,7 +5,7 @@
 //! The direction of a branch is described by the line it leads to and the line it does not lead to (`→ 14, not 20`). The condition's value
 //! is not shown, because compilers negate conditions.
 
-pub use crate::turn::{EndOfPath, StartOfPath, Turn};
+pub use crate::turn::{ShownPathEnd, ShownPathStart, TakenBranch};
 use crate::view::{Function, file_of, inline_chain};
 use crate::words;
 use trodden_flow::{CutReason, Edge, Node, Origin};
@@ -16,11 +16,11 @@ use trodden_unit::{BlockKind, EdgeKind, SourcePosition};
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathListing {
     /// How the path begins.
-    pub begins: StartOfPath,
+    pub begins: ShownPathStart,
     /// The lines that the path executes, in order.
     pub steps: Vec<ListingStep>,
     /// How the path ends.
-    pub ends: EndOfPath,
+    pub ends: ShownPathEnd,
 }
 
 pub(crate) struct ListedPath<'v, 'a> {
@@ -43,7 +43,7 @@ pub struct ListingStep {
     /// The calls of inlined functions, outermost first, and finally the line itself. Empty if the line is unknown.
     pub chain: Vec<SourcePosition>,
     /// The directions that branches on the line took.
-    pub turns: Vec<Turn>,
+    pub turns: Vec<TakenBranch>,
 }
 
 impl PathListing {
@@ -53,19 +53,19 @@ impl PathListing {
         let edges = taken_edges(function, path.path);
         let ends = match path.end {
             Some(PathEnd::Exit(edge)) => {
-                let edge = tail_call_before(function, &edges, edge).unwrap_or(edge);
+                let edge = tail_call_before_exit(function, &edges, edge).unwrap_or(edge);
                 let flow = function.map.graph.edge(edge);
-                EndOfPath::Exit { edge, kind: flow.kind, line: last_line(function, flow.from) }
+                ShownPathEnd::Exit { edge, kind: flow.kind, line: last_line(function, flow.from) }
             }
             Some(PathEnd::Cut(edge)) => {
                 let to = function.map.graph.to(edge);
-                EndOfPath::Cut { reason: reason_for_cut(function, edge), to, line: first_line(function, to) }
+                ShownPathEnd::Cut { reason: reason_for_cut(function, edge), to, line: first_line(function, to) }
             }
-            Some(PathEnd::Stop) => EndOfPath::Stop { line: path.blocks.last().and_then(|b| last_line(function, *b)) },
+            Some(PathEnd::Stop) => ShownPathEnd::Stop { line: path.blocks.last().and_then(|b| last_line(function, *b)) },
             None => {
                 let at = path.blocks.last().copied().unwrap_or(Node(0));
-                let lines = || own_lines(function, at, true);
-                EndOfPath::Call { at, lines: lines().min().zip(lines().max()) }
+                let lines = || lines_of_function_itself(function, at, true);
+                ShownPathEnd::Call { at, lines: lines().min().zip(lines().max()) }
             }
         };
         PathListing {
@@ -82,7 +82,7 @@ impl PathListing {
             steps.extend(next.steps);
             PathListing { begins: first.begins, steps, ends: next.ends }
         });
-        joined.unwrap_or(PathListing { begins: StartOfPath::Entry, steps: Vec::new(), ends: EndOfPath::Stop { line: None } })
+        joined.unwrap_or(PathListing { begins: ShownPathStart::Entry, steps: Vec::new(), ends: ShownPathEnd::Stop { line: None } })
     }
 
     /// Lists the lines of the function itself, abbreviated to about `limit` lines: `12-14-..-17`.
@@ -103,7 +103,7 @@ impl PathListing {
 
 /// Returns the tail call edge into the block from which a path returns; `None` if there is none. Such a path is shown as ending with the
 /// tail call.
-fn tail_call_before(function: &Function, edges: &[Option<Edge>], exit: Edge) -> Option<Edge> {
+fn tail_call_before_exit(function: &Function, edges: &[Option<Edge>], exit: Edge) -> Option<Edge> {
     let before = edges.iter().flatten().rev().copied().find(|e| *e != exit)?;
     let flow = function.map.graph.edge(before);
     (flow.kind == EdgeKind::TailCall && flow.to == function.map.graph.from(exit)).then_some(before)
@@ -111,14 +111,14 @@ fn tail_call_before(function: &Function, edges: &[Option<Edge>], exit: Edge) -> 
 
 /// Returns the direction that an edge represents. Returns `None` if the edge is not a branch outcome, or if it leads to a dispatch block,
 /// whose own branch shows the direction.
-pub(crate) fn find_turn(function: &Function, edge: Edge) -> Option<Turn> {
+pub(crate) fn find_taken_branch(function: &Function, edge: Edge) -> Option<TakenBranch> {
     let flow = function.map.graph.edge(edge);
     let shown_later = matches!(flow.kind, EdgeKind::Indirect(_)) && block_kind(function, flow.to) == Some(BlockKind::Dispatch);
     let is_decision = matches!(
         flow.kind,
         EdgeKind::True | EdgeKind::False | EdgeKind::Case(_) | EdgeKind::Default | EdgeKind::Indirect(_) | EdgeKind::Unwind
     );
-    (is_decision && !shown_later).then(|| Turn { kind: flow.kind, text: describe_direction(function, edge), edge })
+    (is_decision && !shown_later).then(|| TakenBranch { kind: flow.kind, text: describe_direction(function, edge), edge })
 }
 
 /// Describes an edge's direction. A branch with two successors is described by the targets of both edges, and any other edge by its
@@ -126,11 +126,11 @@ pub(crate) fn find_turn(function: &Function, edge: Edge) -> Option<Turn> {
 fn describe_direction(function: &Function, edge: Edge) -> String {
     let flow = function.map.graph.edge(edge);
     if !matches!(flow.kind, EdgeKind::True | EdgeKind::False) {
-        return words::edge_condition(&flow);
+        return words::describe_edge_condition(&flow);
     }
     let siblings = function.map.graph.out(flow.from).iter().map(|e| function.map.graph.edge(*e));
     let Some(other) = siblings.filter(|e| matches!(e.kind, EdgeKind::True | EdgeKind::False)).find(|e| e.kind != flow.kind) else {
-        return words::edge_condition(&flow);
+        return words::describe_edge_condition(&flow);
     };
     let (taken, not) = (EdgeTarget::find(function, flow.to), EdgeTarget::find(function, other.to));
     let from = function.map.blocks.get(flow.from.index()).and_then(|b| b.branch).map(|b| (b.file, b.line));
@@ -177,7 +177,7 @@ impl EdgeTarget {
         match self.at {
             Some(p) if Some((p.file, p.line)) == from && p.column > 0 => self.column(function),
             Some(p) if Some(p.file) == from.map(|f| f.0) => p.line.to_string(),
-            Some(p) => format!("{}:{}", file_of(function.units_map(), p).map_or("?", words::base_name), p.line),
+            Some(p) => format!("{}:{}", file_of(function.unit_map(), p).map_or("?", words::base_name), p.line),
             None => self.block(function),
         }
     }
@@ -202,18 +202,18 @@ pub fn reason_for_cut(function: &Function, edge: Edge) -> CutReason {
 
 /// Returns the first line of a block in the function's own source; `None` if it is unknown. Inlined code has the line of its call.
 pub fn first_line(function: &Function, block: Node) -> Option<u32> {
-    own_lines(function, block, false).min()
+    lines_of_function_itself(function, block, false).min()
 }
 
 /// Returns the last line of a block in the function's own source; `None` if it is unknown. Inlined code has the line of its call.
 pub fn last_line(function: &Function, block: Node) -> Option<u32> {
-    own_lines(function, block, false).max()
+    lines_of_function_itself(function, block, false).max()
 }
 
 /// Returns a block's lines in the function's own source. `stops` means that a path stops in a call of the block; lines after the call are
 /// omitted.
-fn own_lines(function: &Function, block: Node, stops: bool) -> impl Iterator<Item = u32> {
-    let map = function.units_map();
+fn lines_of_function_itself(function: &Function, block: Node, stops: bool) -> impl Iterator<Item = u32> {
+    let map = function.unit_map();
     let block = function.map.blocks.get(block.index());
     let positions = block.into_iter().flat_map(move |b| {
         let (length, branch) = if stops { (b.up_to_calls as usize, None) } else { (b.positions.len(), b.branch) };
@@ -222,16 +222,16 @@ fn own_lines(function: &Function, block: Node, stops: bool) -> impl Iterator<Ite
     positions.filter_map(move |p| inline_chain(map, p).first().map(|p| p.line)).filter(|line| *line > 0)
 }
 
-fn find_path_begin(function: &Function, beginning: PathStart) -> StartOfPath {
+fn find_path_begin(function: &Function, beginning: PathStart) -> ShownPathStart {
     match beginning {
-        PathStart::Entry => StartOfPath::Entry,
+        PathStart::Entry => ShownPathStart::Entry,
         PathStart::After(edge) => {
             let at = function.map.graph.to(edge);
             // If paths are cut at several edges to this block, one of which is a back edge, the loop is given as the reason.
             let to = |(cut, _): &&(Edge, CutReason)| function.map.graph.get_edge(*cut).is_some_and(|e| e.to == at);
             let loops = function.map.cuts.iter().filter(to).any(|(_, reason)| *reason == CutReason::Back);
             let reason = if loops { CutReason::Back } else { reason_for_cut(function, edge) };
-            StartOfPath::AfterCut { reason, at, line: first_line(function, at) }
+            ShownPathStart::AfterCut { reason, at, line: first_line(function, at) }
         }
     }
 }
@@ -253,14 +253,14 @@ fn taken_edges(function: &Function, path: &[trodden_flow::DagEdgeId]) -> Vec<Opt
 fn listing_steps(function: &Function, blocks: &[Node], edges: &[Option<Edge>], stops: bool) -> Vec<ListingStep> {
     let mut steps: Vec<ListingStep> = Vec::new();
     for (at, &block) in blocks.iter().enumerate() {
-        let turn = edges.get(at).copied().flatten().and_then(|edge| find_turn(function, edge));
+        let turn = edges.get(at).copied().flatten().and_then(|edge| find_taken_branch(function, edge));
         if let (Some(last), Some(BlockKind::Dispatch)) = (steps.last_mut(), block_kind(function, block)) {
             last.turns.extend(turn);
             continue;
         }
         for step in block_steps(function, block, turn, stops && at + 1 == blocks.len()) {
             match steps.last_mut() {
-                Some(last) if !step.chain.is_empty() && same_line(&last.chain, &step.chain) => {
+                Some(last) if !step.chain.is_empty() && are_on_same_line(&last.chain, &step.chain) => {
                     last.blocks.extend(step.blocks);
                     last.blocks.dedup();
                     last.turns.extend(step.turns);
@@ -272,7 +272,7 @@ fn listing_steps(function: &Function, blocks: &[Node], edges: &[Option<Edge>], s
     steps
 }
 
-fn block_steps(function: &Function, block: Node, turn: Option<Turn>, stops: bool) -> Vec<ListingStep> {
+fn block_steps(function: &Function, block: Node, turn: Option<TakenBranch>, stops: bool) -> Vec<ListingStep> {
     let chains = block_chains(function, block, stops);
     if chains.is_empty() {
         // A block without lines is listed only if it has a branch, or if no block of the function has lines.
@@ -295,27 +295,27 @@ fn block_steps(function: &Function, block: Node, turn: Option<Turn>, stops: bool
 /// successors.
 fn block_chains(function: &Function, block: Node, stops: bool) -> Vec<Vec<SourcePosition>> {
     let Some(known) = function.map.blocks.get(block.index()) else { return Vec::new() };
-    let map = function.units_map();
+    let map = function.unit_map();
     let whole = |position: &SourcePosition| Some(inline_chain(map, *position)).filter(|_| position.line > 0);
     let mut chains: Vec<Vec<SourcePosition>> = {
         let length = if stops { known.up_to_calls as usize } else { known.positions.len() };
         known.positions.iter().take(length).filter_map(whole).collect()
     };
-    chains.sort_by_key(|c| line_keys(c));
-    chains.dedup_by(|a, b| same_line(a, b));
+    chains.sort_by_key(|c| line_and_file_keys(c));
+    chains.dedup_by(|a, b| are_on_same_line(a, b));
     let successors = function.map.graph.out(block).iter().filter(|e| function.map.graph.kind(**e) != EdgeKind::Reach).count();
     if let (Some(branch), true) = (known.branch.as_ref().and_then(whole), successors > 1 && !stops) {
-        chains.retain(|c| !same_line(c, &branch));
+        chains.retain(|c| !are_on_same_line(c, &branch));
         chains.push(branch);
     }
     chains
 }
 
-fn line_keys(chain: &[SourcePosition]) -> Vec<(u32, u32)> {
+fn line_and_file_keys(chain: &[SourcePosition]) -> Vec<(u32, u32)> {
     chain.iter().map(|p| (p.line, p.file)).collect()
 }
 
 /// Returns true if two chains have the same line and were inlined at the same lines.
-pub fn same_line(a: &[SourcePosition], b: &[SourcePosition]) -> bool {
+pub fn are_on_same_line(a: &[SourcePosition], b: &[SourcePosition]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a.file, a.line) == (b.file, b.line))
 }

@@ -5,9 +5,9 @@
 
 use crate::error::ReportError;
 use crate::measure::PathMeasure;
-use crate::path_listing::{PathListing, StartOfPath};
-use crate::select::Selection;
-use crate::view::{Function as Profiled, View};
+use crate::path_listing::{PathListing, ShownPathStart};
+use crate::select::PathSelection;
+use crate::view::{Function as Profiled, ProfileView};
 use crate::words;
 use std::collections::HashMap;
 use std::io::Write;
@@ -15,7 +15,7 @@ use std::io::Write;
 const MAX_OUTLINE_LINES: usize = 12;
 
 /// Writes the selected paths as a compressed profile. Fails if no function matches the selection.
-pub fn write_pprof(view: &View, selection: &Selection) -> Result<Vec<u8>, ReportError> {
+pub fn write_pprof(view: &ProfileView, selection: &PathSelection) -> Result<Vec<u8>, ReportError> {
     let profile = build_profile(view, selection)?;
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     encoder.write_all(&prost::Message::encode_to_vec(&profile)).map_err(ReportError::Compress)?;
@@ -23,7 +23,7 @@ pub fn write_pprof(view: &View, selection: &Selection) -> Result<Vec<u8>, Report
 }
 
 /// Builds the uncompressed `Profile` message for the selected paths. Fails if no function matches the selection.
-pub fn build_profile(view: &View, selection: &Selection) -> Result<PprofProfile, ReportError> {
+pub fn build_profile(view: &ProfileView, selection: &PathSelection) -> Result<PprofProfile, ReportError> {
     let ranking = selection.rank(view)?;
     let mut builder = PprofBuilder::default();
     builder.intern("");
@@ -95,7 +95,7 @@ impl PprofBuilder {
 
     fn intern_path_location(&mut self, function: &Profiled, listing: &PathListing, id: u64) -> u64 {
         let line = match listing.begins {
-            StartOfPath::AfterCut { line: Some(line), .. } => line,
+            ShownPathStart::AfterCut { line: Some(line), .. } => line,
             _ => listing.steps.iter().filter_map(|s| s.chain.first()).map(|p| p.line).next().unwrap_or(0),
         };
         let name = format!("{} path {id} ({})", function.name.short, listing.outline(MAX_OUTLINE_LINES));

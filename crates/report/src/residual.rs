@@ -9,13 +9,15 @@ use crate::path_listing::{PathListing, first_line, last_line};
 use crate::source::SourceCache;
 use crate::targets;
 use crate::text::{PageLayout, TextOptions, render_path};
-use crate::view::{Function, View};
+use crate::view::{Function, ProfileView};
 use crate::words::{self, count, plural};
 use serde_json::{Value, json};
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_analysis::residual::RunLabel;
-use trodden_analysis::untested::{self, KnownHotPath, Sighting, Sightings, UndistinguishedExecutions, UntestedInFunction, UntestedSummary};
+use trodden_analysis::untested::{
+    self, KnownHotPath, UndistinguishedExecutionCounts, UntestedCountsOfFunction, UntestedPathRecorder, UntestedPathRuns, UntestedSummary,
+};
 use trodden_flow::Edge;
 use trodden_profile::CountedPath;
 use trodden_unit::KnownPaths;
@@ -35,7 +37,7 @@ pub enum UntestedOrder {
 
 /// Which untested paths to show, and in which order.
 pub struct UntestedSelection<'a> {
-    /// A function's name or a pattern, as in [`crate::Selection`]; `None` selects all functions.
+    /// A function's name or a pattern, as in [`crate::PathSelection`]; `None` selects all functions.
     pub function: Option<&'a str>,
     /// Maximum number of paths.
     pub top: usize,
@@ -45,11 +47,11 @@ pub struct UntestedSelection<'a> {
 
 /// Input for a report of untested paths.
 #[derive(Clone, Copy)]
-pub struct UntestedInput<'v, 'a> {
+pub struct UntestedReportInput<'v, 'a> {
     /// A view of the profile, from which the known paths were removed.
-    pub view: &'v View<'a>,
+    pub view: &'v ProfileView<'a>,
     /// For each path, the runs that executed it.
-    pub sightings: &'v Sightings,
+    pub sightings: &'v UntestedPathRecorder,
     /// Paths that tests took.
     pub known: &'v KnownPaths,
     /// The runs that were merged into the profile.
@@ -69,7 +71,7 @@ pub struct UntestedPath<'v, 'a> {
     /// Edges on the path that no known path takes.
     pub new_edges: Vec<Edge>,
     /// The runs that executed the path.
-    pub seen: Sighting,
+    pub seen: UntestedPathRuns,
     /// The path as source lines.
     pub listing: PathListing,
 }
@@ -86,7 +88,7 @@ pub struct UntestedEdge<'v, 'a> {
 
 /// The untested paths and edges to show, and sums over all selected paths.
 pub struct ResidualReport<'v, 'a> {
-    input: UntestedInput<'v, 'a>,
+    input: UntestedReportInput<'v, 'a>,
     /// The paths to show, in order.
     pub shown: Vec<UntestedPath<'v, 'a>>,
     /// Untested edges in the selected functions, most executed first.
@@ -103,7 +105,7 @@ pub struct ResidualReport<'v, 'a> {
 
 impl<'v, 'a> ResidualReport<'v, 'a> {
     /// Selects paths and orders them. Fails if no function matches the selection.
-    pub fn new(input: UntestedInput<'v, 'a>, selection: &UntestedSelection) -> Result<ResidualReport<'v, 'a>, crate::ReportError> {
+    pub fn new(input: UntestedReportInput<'v, 'a>, selection: &UntestedSelection) -> Result<ResidualReport<'v, 'a>, crate::ReportError> {
         let functions: Vec<&Function> = match selection.function {
             // A profile without untested paths has no functions, so the name cannot be checked.
             Some(_) if input.view.functions.is_empty() => Vec::new(),
@@ -122,14 +124,14 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
                 UntestedOrder::Newest => b.seen.first_ns.cmp(&a.seen.first_ns),
                 UntestedOrder::Runs => b.seen.runs.cmp(&a.seen.runs),
                 UntestedOrder::Failures => {
-                    let by_score = input.suspicion(b).total_cmp(&input.suspicion(a));
+                    let by_score = input.ochiai_suspicion(b).total_cmp(&input.ochiai_suspicion(a));
                     by_score.then(a.complete.cmp(&b.complete)).then(b.seen.first_ns.cmp(&a.seen.first_ns))
                 }
             };
             let tie_break = |u: &UntestedPath| (Reverse(u.count), u.function.name.full.clone(), u.id);
             by_order.then_with(|| tie_break(a).cmp(&tie_break(b)))
         });
-        let (found, summary) = (shown.len(), input.summary(&shown));
+        let (found, summary) = (shown.len(), input.summarise_paths(&shown));
         let unfinished = shown.iter().filter(|u| !u.complete).count();
         shown.truncate(selection.top);
         let mut edges: Vec<UntestedEdge> = functions.iter().flat_map(|f| input.collect_edges(f)).collect();
@@ -139,7 +141,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
 
     /// Returns true if there is nothing to report: no path is selected, and every execution can be attributed to a path.
     pub fn is_empty(&self) -> bool {
-        self.found == 0 && self.input.sightings.without_path == UndistinguishedExecutions::default()
+        self.found == 0 && self.input.sightings.without_path == UndistinguishedExecutionCounts::default()
     }
 
     /// Returns the untested executions as a share of all executions (0 to 1). Returns `None` if the program does not count known paths or
@@ -175,7 +177,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
             page.paint(paint::DIM, &runs)
         );
         out.push_str(&self.render_overview());
-        out.push_str(&self.describe_unlisted());
+        out.push_str(&self.describe_unlisted_paths());
         for (rank, path) in self.shown.iter().enumerate() {
             out.push_str(&self.render_path_title(rank + 1, path, page));
             out.push_str(&render_path(path.function, &path.listing, sources, page));
@@ -214,8 +216,8 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
     }
 
     /// Describes executions that cannot be listed because the build does not distinguish their paths.
-    fn describe_unlisted(&self) -> String {
-        let UndistinguishedExecutions { untested, unclear } = self.input.sightings.without_path;
+    fn describe_unlisted_paths(&self) -> String {
+        let UndistinguishedExecutionCounts { untested, unclear } = self.input.sightings.without_path;
         let line = |executions: u128, of: &str| match executions {
             0 => String::new(),
             _ => {
@@ -279,7 +281,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
                 "runs": number(p.seen.runs),
                 "failing_runs": number(p.seen.outcomes.failing),
                 "passing_runs": number(p.seen.outcomes.passing),
-                "suspicion": (self.input.sightings.outcomes.failing > 0).then(|| self.input.suspicion(p)),
+                "suspicion": (self.input.sightings.outcomes.failing > 0).then(|| self.input.ochiai_suspicion(p)),
                 "first_seen_ns": number(p.seen.first_ns),
                 "first_run": self.first_run_of(p).map(|r| json!({ "number": r.number, "command": r.words })),
                 "new_edges": p.new_edges.iter().map(|e| e.0).collect::<Vec<_>>(),
@@ -294,9 +296,9 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
             json!({ "function": e.function.name.full, "file": e.function.file(), "edge": e.edge.0, "from_line": from, "to_line": to,
                 "count": number(e.count) })
         });
-        let mut summary = summary(&self.summary, self.share(), self.input.sightings.counted.len());
+        let mut summary = untested_summary_json(&self.summary, self.share(), self.input.sightings.counted.len());
         summary["unfinished_paths"] = json!(self.unfinished);
-        let UndistinguishedExecutions { untested, unclear } = self.input.sightings.without_path;
+        let UndistinguishedExecutionCounts { untested, unclear } = self.input.sightings.without_path;
         summary["untested_executions_without_path"] = number(untested);
         summary["unclear_executions_without_path"] = number(unclear);
         json!({
@@ -311,7 +313,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
     }
 }
 
-fn summary(summary: &UntestedSummary, share: Option<f64>, counted: usize) -> Value {
+fn untested_summary_json(summary: &UntestedSummary, share: Option<f64>, counted: usize) -> Value {
     json!({
         "untested_paths": summary.paths,
         "counted_paths": counted,
@@ -325,30 +327,30 @@ fn summary(summary: &UntestedSummary, share: Option<f64>, counted: usize) -> Val
     })
 }
 
-impl<'v, 'a> UntestedInput<'v, 'a> {
+impl<'v, 'a> UntestedReportInput<'v, 'a> {
     fn find_known_function(&self, function: &Function) -> Option<&'v trodden_unit::KnownFunction> {
         untested::known_paths_of(self.known, &function.unit.map, function.map)
     }
 
     /// Returns how well a path distinguishes failing from passing runs: its Ochiai coefficient, from 0 to 1.
-    fn suspicion(&self, path: &UntestedPath) -> f64 {
+    fn ochiai_suspicion(&self, path: &UntestedPath) -> f64 {
         path.seen.outcomes.ochiai(self.sightings.outcomes)
     }
 
-    fn find_sighting(&self, function: &Function, id: u64) -> Option<Sighting> {
+    fn find_untested_path_runs(&self, function: &Function, id: u64) -> Option<UntestedPathRuns> {
         self.sightings.paths.get(&(function.unit.unit, function.map.first_counter + id)).cloned()
     }
 
     fn count_listable_paths(&self, function: &Function) -> usize {
-        let unfinished = function.paths.unfinished.iter().filter(|u| u.count > 0 && self.find_sighting(function, u.id).is_some());
+        let unfinished = function.paths.unfinished.iter().filter(|u| u.count > 0 && self.find_untested_path_runs(function, u.id).is_some());
         function.paths.complete.len() + unfinished.count()
     }
 
-    fn summary(&self, paths: &[UntestedPath]) -> UntestedSummary {
-        let mut functions: BTreeMap<*const Function, (&Function, UntestedInFunction)> = BTreeMap::new();
+    fn summarise_paths(&self, paths: &[UntestedPath]) -> UntestedSummary {
+        let mut functions: BTreeMap<*const Function, (&Function, UntestedCountsOfFunction)> = BTreeMap::new();
         for path in paths.iter().filter(|p| p.complete) {
             let (_, new) =
-                functions.entry(std::ptr::from_ref(path.function)).or_insert_with(|| (path.function, UntestedInFunction::default()));
+                functions.entry(std::ptr::from_ref(path.function)).or_insert_with(|| (path.function, UntestedCountsOfFunction::default()));
             new.paths += 1;
             new.executions += u128::from(path.count);
             new.known_edges_only += u64::from(path.new_edges.is_empty());
@@ -358,7 +360,7 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
         for (function, new) in functions.into_values() {
             summary.add(&new);
             // Whether the function has untested edges depends on all of its paths, not only on the selected ones.
-            let all = untested::new_paths_in(function.map, self.find_known_function(function), &function.paths);
+            let all = untested::count_new_paths(function.map, self.find_known_function(function), &function.paths);
             if new.edges.is_empty() && !all.edges.is_empty() {
                 summary.in_functions_without_new_edges -= new.paths;
             }
@@ -368,9 +370,9 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
 
     fn collect_paths(&self, function: &'v Function<'a>) -> Vec<UntestedPath<'v, 'a>> {
         let known = self.find_known_function(function);
-        let new = |path: &[_]| untested::new_edges(function.map, known, path).into_iter().collect();
+        let new = |path: &[_]| untested::edges_on_no_known_path(function.map, known, path).into_iter().collect();
         let report = |path: CountedPath| {
-            let seen = self.find_sighting(function, path.id);
+            let seen = self.find_untested_path_runs(function, path.id);
             Some(UntestedPath {
                 function,
                 id: path.id,
@@ -388,7 +390,7 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
         let known = self.find_known_function(function);
         let mut counts = BTreeMap::<Edge, u64>::new();
         for path in &function.paths.complete {
-            for edge in untested::new_edges(function.map, known, &path.path) {
+            for edge in untested::edges_on_no_known_path(function.map, known, &path.path) {
                 let sum = counts.entry(edge).or_default();
                 *sum = sum.saturating_add(path.count);
             }
@@ -404,7 +406,7 @@ fn find_edge_lines(edge: &UntestedEdge) -> (Option<u32>, Option<u32>) {
 
 /// Renders a comparison of hot paths: how hot the hottest paths of the tests are in the field. `view` shows the complete profile from the
 /// field.
-pub fn render_hot_paths(view: &View, hot: &[KnownHotPath], share: f64, options: &TextOptions) -> String {
+pub fn render_hot_paths(view: &ProfileView, hot: &[KnownHotPath], share: f64, options: &TextOptions) -> String {
     let page = &PageLayout::new(options);
     let stay = hot.iter().filter(|h| h.rank.is_some_and(|r| r <= hot.len())).count();
     let taken = hot.iter().filter(|h| h.rank.is_some()).count();
@@ -419,7 +421,7 @@ pub fn render_hot_paths(view: &View, hot: &[KnownHotPath], share: f64, options: 
         words::percent(share)
     ));
     out.push_str(&format!("{}  {}  {}  {}\n", align_right("tests", 6), align_right("field", 6), align_right("times", 8), "path"));
-    let functions = view.by_map_index();
+    let functions = view.functions_by_map_index();
     for (at, path) in hot.iter().enumerate() {
         let rank = path.rank.map_or("-".to_owned(), |r| r.to_string());
         let (name, lines) = functions.get(&path.function).map_or(("?".to_owned(), String::new()), |f| {
@@ -427,15 +429,16 @@ pub fn render_hot_paths(view: &View, hot: &[KnownHotPath], share: f64, options: 
             (f.name.short.clone(), outline.unwrap_or_default())
         });
         let name = page.paint(paint::NAME, &name);
-        let numbers = (align_right(&(at + 1).to_string(), 6), align_right(&rank, 6), align_right(&words::brief(path.field), 8));
+        let numbers =
+            (align_right(&(at + 1).to_string(), 6), align_right(&rank, 6), align_right(&words::format_brief_count(path.field), 8));
         out.push_str(&format!("{}  {}  {}  {name} {} {lines}\n", numbers.0, numbers.1, numbers.2, path.path));
     }
     out
 }
 
 /// Returns the comparison of hot paths as JSON.
-pub fn hot_paths_json(view: &View, hot: &[KnownHotPath], share: f64) -> Value {
-    let functions = view.by_map_index();
+pub fn hot_paths_json(view: &ProfileView, hot: &[KnownHotPath], share: f64) -> Value {
+    let functions = view.functions_by_map_index();
     let path = |(at, p): (usize, &KnownHotPath)| {
         let name = functions.get(&p.function).map(|f| f.name.full.as_str());
         json!({ "tests_rank": at + 1, "field_rank": p.rank, "function": name, "id": number(p.path), "tests_count": number(p.tested),

@@ -19,7 +19,7 @@ pub fn run_json(entry: &RunEntry) -> Value {
 }
 
 /// Renders a table of runs for a terminal.
-pub fn table(runs: &[RunEntry]) -> String {
+pub fn render_run_table(runs: &[RunEntry]) -> String {
     let mut out =
         format!("{:>5}  {:<12} {:<16}  {:>10}  {:<10}  {}\n", "run", "suite", "started (UTC)", "seconds", "ending", "test or command");
     for entry in runs {

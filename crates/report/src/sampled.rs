@@ -1,13 +1,13 @@
 //! How a profile was sampled, and estimates of the true number of executions from sampled counts.
 
 use crate::select::RankedPath;
-use crate::view::View;
+use crate::view::ProfileView;
 use crate::words;
 use serde_json::{Map, Value, json};
 use trodden_profile::{BranchSampling, BurstEstimate, Sampling, SamplingSource};
 
 /// Estimates how often a path was executed. Returns `None` if the path's unit was not sampled, or if the samples do not permit an estimate.
-pub fn estimate_executions(view: &View, ranked: &RankedPath) -> Option<BurstEstimate> {
+pub fn estimate_executions(view: &ProfileView, ranked: &RankedPath) -> Option<BurstEstimate> {
     let (sampling, function) = (view.profile.sampling.as_ref()?.bursts()?, ranked.function);
     let index = function.map.first_counter + ranked.path.id;
     let is_sampled = function.unit.map.experiment.is_sampled();
@@ -23,7 +23,7 @@ pub fn describe_sampling(sampling: &Sampling) -> String {
         return "nothing was counted, because the program ended before the first burst".into();
     }
     let bursts = words::plural(sampling.bursts.into(), "burst", "bursts");
-    if sampling.is_withheld() {
+    if sampling.is_estimate_withheld() {
         return format!(
             "counted in {bursts}, but the program waited for a CPU {:.0}% of the time: counts are as observed, without estimates. \
                 Record on a less busy machine, or where perf_event_open(2) is allowed",
@@ -75,7 +75,7 @@ fn branches_json(sampling: &BranchSampling) -> Value {
     out
 }
 
-pub fn add_estimate(path: &mut Map<String, Value>, estimate: Option<BurstEstimate>) {
+pub fn add_estimate_to_json(path: &mut Map<String, Value>, estimate: Option<BurstEstimate>) {
     if let Some(BurstEstimate { executions, margin, samples }) = estimate {
         path.insert("estimate".into(), json!({ "executions": executions, "margin_95": margin, "samples": samples }));
     }

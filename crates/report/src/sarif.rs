@@ -10,12 +10,12 @@ use crate::words;
 use serde_json::{Value, json};
 use trodden_unit::SourcePosition;
 
-const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
+const SARIF_SCHEMA_URL: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 const RULE_ID: &str = "untested-path";
 
-pub(crate) fn build_log(rules: Value, results: Vec<Value>) -> Value {
+pub(crate) fn build_sarif_log(rules: Value, results: Vec<Value>) -> Value {
     json!({
-        "$schema": SCHEMA,
+        "$schema": SARIF_SCHEMA_URL,
         "version": "2.1.0",
         "runs": [{
             "tool": { "driver": { "name": "trodden", "version": env!("CARGO_PKG_VERSION"), "rules": rules } },
@@ -26,7 +26,7 @@ pub(crate) fn build_log(rules: Value, results: Vec<Value>) -> Value {
 }
 
 /// Appends the rules and results of another log. A rule that both logs have is not duplicated.
-pub fn append(log: &mut Value, more: Value) {
+pub fn append_sarif_log(log: &mut Value, more: Value) {
     let own = &mut log["runs"][0];
     let list = |of: &Value| of.as_array().cloned().unwrap_or_default();
     let find_rule = |rules: &[Value], rule: &Value| rules.iter().position(|r| r["id"] == rule["id"]);
@@ -52,14 +52,14 @@ pub fn append(log: &mut Value, more: Value) {
 }
 
 /// Returns a source location with a message; `None` if the file is unknown.
-pub(crate) fn location(function: &Function, position: SourcePosition, text: &str, sources: &SourceCache) -> Option<Value> {
-    let file = file_of(function.units_map(), position).filter(|f| !f.is_empty())?;
+pub(crate) fn sarif_location(function: &Function, position: SourcePosition, text: &str, sources: &SourceCache) -> Option<Value> {
+    let file = file_of(function.unit_map(), position).filter(|f| !f.is_empty())?;
     let mut region = json!({ "startLine": position.line });
     // Compilers count columns in bytes, but SARIF counts them in UTF-16 code units. The conversion needs the source text.
     if let Some(column) = sources.file(file).and_then(|f| f.utf16_column(position.line, position.column)).filter(|_| position.column > 0) {
         region["startColumn"] = json!(column);
     }
-    let mut location = json!({ "physicalLocation": { "artifactLocation": { "uri": to_uri(file) }, "region": region } });
+    let mut location = json!({ "physicalLocation": { "artifactLocation": { "uri": path_to_uri(file) }, "region": region } });
     if !text.is_empty() {
         location["message"] = json!({ "text": text });
     }
@@ -67,13 +67,13 @@ pub(crate) fn location(function: &Function, position: SourcePosition, text: &str
 }
 
 /// Builds the log of untested paths.
-pub fn untested(residual: &ResidualReport, sources: &SourceCache) -> Value {
+pub fn untested_paths_sarif(residual: &ResidualReport, sources: &SourceCache) -> Value {
     let rule = json!({
         "id": RULE_ID,
         "shortDescription": { "text": "A path that no test takes." },
         "fullDescription": { "text": "The program took this path through a function, and none of the recorded tests did." },
     });
-    build_log(json!([rule]), residual.shown.iter().map(|p| build_path_result(residual, p, sources)).collect())
+    build_sarif_log(json!([rule]), residual.shown.iter().map(|p| build_path_result(residual, p, sources)).collect())
 }
 
 fn build_path_result(residual: &ResidualReport, path: &UntestedPath, sources: &SourceCache) -> Value {
@@ -106,7 +106,7 @@ fn build_path_result(residual: &ResidualReport, path: &UntestedPath, sources: &S
 
 /// Returns the location of a function's declaration; `None` if it is unknown.
 pub(crate) fn declaration_location(function: &Function, sources: &SourceCache) -> Option<Value> {
-    let mut place = location(function, function.map.position.filter(|p| p.line > 0)?, "", sources)?;
+    let mut place = sarif_location(function, function.map.position.filter(|p| p.line > 0)?, "", sources)?;
     place["logicalLocations"] = json!([{ "name": function.name.short, "fullyQualifiedName": function.name.full, "kind": "function" }]);
     Some(place)
 }
@@ -128,14 +128,14 @@ pub(crate) fn call_step(
 fn path_step(function: &Function, listing: &PathListing, step: &ListingStep, sources: &SourceCache) -> Option<Value> {
     let at = step.chain.last().filter(|p| p.line > 0)?;
     let begins = if std::ptr::eq(step, &listing.steps[0]) { words::describe_begin(&listing.begins) } else { String::new() };
-    let turns = words::format_turns(&step.turns);
+    let turns = words::format_taken_branches(&step.turns);
     let text = [begins, turns].into_iter().filter(|t| !t.is_empty()).collect::<Vec<_>>().join("; ");
     // Each inlined call nests one level deeper.
-    Some(json!({ "location": location(function, *at, &text, sources)?, "nestingLevel": step.chain.len() - 1 }))
+    Some(json!({ "location": sarif_location(function, *at, &text, sources)?, "nestingLevel": step.chain.len() - 1 }))
 }
 
 /// Converts a file path to a URI reference (RFC 3986).
-fn to_uri(path: &str) -> String {
+fn path_to_uri(path: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"/._-~+,@".contains(&b);
     let escaped: String = path.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect();
     if path.starts_with('/') { format!("file://{escaped}") } else { escaped }
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn special_characters_in_file_names_are_escaped() {
-        assert_eq!(to_uri("/a b/c#d.c"), "file:///a%20b/c%23d.c");
-        assert_eq!(to_uri("src/ä:x.c"), "src/%C3%A4%3Ax.c");
+        assert_eq!(path_to_uri("/a b/c#d.c"), "file:///a%20b/c%23d.c");
+        assert_eq!(path_to_uri("src/ä:x.c"), "src/%C3%A4%3Ax.c");
     }
 }

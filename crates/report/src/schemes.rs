@@ -20,11 +20,11 @@ pub fn text(found: &SchemeResults) -> String {
             scheme.tested,
             scheme.untested.len(),
             scheme.executions,
-            found.found_only_by(at).len()
+            found.segments_found_only_by(at).len()
         );
     }
     for (at, scheme) in found.schemes.iter().enumerate() {
-        let alone = found.found_only_by(at);
+        let alone = found.segments_found_only_by(at);
         let more = alone.len().saturating_sub(MAX_LISTED);
         alone.iter().take(MAX_LISTED).for_each(|name| out += &format!("  {} alone: {name}\n", scheme.stages));
         if more > 0 {
@@ -45,7 +45,7 @@ pub fn json(found: &SchemeResults) -> Value {
             "tested": scheme.tested,
             "untested": scheme.untested.len(),
             "executions": scheme.executions.to_string(),
-            "alone": found.found_only_by(at),
+            "alone": found.segments_found_only_by(at),
         })
     };
     json!([scheme(0), scheme(1)])

@@ -9,7 +9,7 @@ use crate::sarif;
 use crate::select::share;
 use crate::source::SourceCache;
 use crate::text::{PageLayout, TextOptions, render_path};
-use crate::view::{Function, View};
+use crate::view::{Function, ProfileView};
 use crate::words::{count, percent, plural};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use trodden_profile::{FunctionPaths, ImageProfile};
 use trodden_unit::{FunctionMap, Storage};
 
 const RULE_ID: &str = "untested-segment";
-const MIN_COLUMN: usize = 48;
+const MIN_PATH_COLUMN_WIDTH: usize = 48;
 const COLUMN_SEPARATOR: &str = " │ ";
 
 /// Which segments to show.
@@ -39,11 +39,11 @@ pub struct SegmentRanking<'v, 'a> {
     distinct: usize,
     executed: u128,
     /// Totals over all executed segments, tested or not.
-    all: SegmentTotals,
+    all: SegmentAndExecutionCount,
 }
 
 /// The number of different segments, and their total number of executions.
-pub type SegmentTotals = (usize, u128);
+pub type SegmentAndExecutionCount = (usize, u128);
 
 struct SegmentRow<'v, 'a> {
     paths: Vec<ListedPath<'v, 'a>>,
@@ -52,7 +52,7 @@ struct SegmentRow<'v, 'a> {
 
 impl<'v, 'a> SegmentRanking<'v, 'a> {
     /// Adds up the given segments.
-    pub fn totals(segments: &[(&ImageProfile, Segment, u64)]) -> SegmentTotals {
+    pub fn count_segments_and_executions(segments: &[(&ImageProfile, Segment, u64)]) -> SegmentAndExecutionCount {
         (segments.len(), segments.iter().map(|s| u128::from(s.2)).sum())
     }
 
@@ -62,14 +62,14 @@ impl<'v, 'a> SegmentRanking<'v, 'a> {
         kind: SegmentList,
         depth: usize,
         segments: &[(&'a ImageProfile, Segment, u64)],
-        view: &'v View<'a>,
+        view: &'v ProfileView<'a>,
         top: usize,
-        all: SegmentTotals,
+        all: SegmentAndExecutionCount,
     ) -> SegmentRanking<'v, 'a> {
         let functions: HashMap<*const _, &Function> = view.functions.iter().map(|f| (std::ptr::from_ref(f.map), f)).collect();
         let path = |image: &'a ImageProfile, at: &FunctionPath| {
             let function = *functions.get(&std::ptr::from_ref(function_map(image, at.function)))?;
-            Some(ListedPath { function, id: at.path, listing: decode_listing(function, at.path)? })
+            Some(ListedPath { function, id: at.path, listing: decode_path_listing(function, at.path)? })
         };
         let mut sorted: Vec<&(&ImageProfile, Segment, u64)> = segments.iter().collect();
         sorted.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.1.cmp(&b.1)));
@@ -83,7 +83,7 @@ impl<'v, 'a> SegmentRanking<'v, 'a> {
             program: view.profile.images.first().map(|i| i.path.clone()).unwrap_or_default(),
             rows: sorted.into_iter().filter_map(row).take(top).collect(),
             distinct: segments.len(),
-            executed: SegmentRanking::totals(segments).1,
+            executed: SegmentRanking::count_segments_and_executions(segments).1,
             all,
         }
     }
@@ -159,7 +159,7 @@ impl<'v, 'a> SegmentRanking<'v, 'a> {
             "shortDescription": { "text": "Paths of a caller and a callee that no test takes together." },
             "fullDescription": { "text": "The program took this callee's path after this caller's path, and no recorded test did." },
         });
-        sarif::build_log(json!([rule]), self.rows.iter().map(|row| build_segment_result(row, sources)).collect())
+        sarif::build_sarif_log(json!([rule]), self.rows.iter().map(|row| build_segment_result(row, sources)).collect())
     }
 }
 
@@ -190,7 +190,7 @@ fn build_segment_result(row: &SegmentRow, sources: &SourceCache) -> Value {
 }
 
 fn render_side_by_side(paths: &[ListedPath], sources: &SourceCache, options: &TextOptions) -> String {
-    let width = (PageLayout::new(options).width.saturating_sub(COLUMN_SEPARATOR.chars().count() + 4) / 2).max(MIN_COLUMN);
+    let width = (PageLayout::new(options).width.saturating_sub(COLUMN_SEPARATOR.chars().count() + 4) / 2).max(MIN_PATH_COLUMN_WIDTH);
     let page = PageLayout { painter: Painter { color: false }, width, steps: options.steps };
     let column = |path: &ListedPath| -> Vec<String> {
         let outline = render_path(path.function, &path.listing, sources, &page);
@@ -205,7 +205,7 @@ fn render_side_by_side(paths: &[ListedPath], sources: &SourceCache, options: &Te
 }
 
 /// Lists the path with the given number, which may end at a call. Returns `None` if the number cannot be decoded.
-fn decode_listing(function: &Function, id: u64) -> Option<PathListing> {
+fn decode_path_listing(function: &Function, id: u64) -> Option<PathListing> {
     // Decoding skips unfinished paths if the function counts segments. But a segment contains the unfinished path of the caller, so a copy
     // of the map is decoded as if it had plain counters.
     let map = FunctionMap { storage: Storage::Array, ..function.map.clone() };

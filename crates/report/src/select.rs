@@ -3,8 +3,8 @@
 use crate::error::ReportError;
 use crate::escape;
 use crate::measure::PathMeasure;
-use crate::names::Name;
-use crate::view::{Function, View, file_of};
+use crate::names::DemangledName;
+use crate::view::{Function, ProfileView, file_of};
 use crate::words::base_name;
 use regex_lite::Regex;
 use std::borrow::Cow;
@@ -13,7 +13,7 @@ use trodden_profile::{FunctionPaths, PathCount};
 
 /// Which functions and paths a report shows.
 #[derive(Clone, Debug)]
-pub struct Selection {
+pub struct PathSelection {
     /// A function's linkage, full or short name, or a regular expression for full names; `None` selects all functions.
     pub function: Option<String>,
     /// The measure by which paths are ordered and percentages computed.
@@ -24,9 +24,9 @@ pub struct Selection {
     pub min_share: f64,
 }
 
-impl Default for Selection {
-    fn default() -> Selection {
-        Selection { function: None, measure: PathMeasure::default(), top: 10, min_share: 0.0 }
+impl Default for PathSelection {
+    fn default() -> PathSelection {
+        PathSelection { function: None, measure: PathMeasure::default(), top: 10, min_share: 0.0 }
     }
 }
 
@@ -44,7 +44,7 @@ pub struct RankedPath<'v, 'a> {
 }
 
 /// Selected paths, greatest weight first.
-pub struct Ranking<'v, 'a> {
+pub struct RankedPaths<'v, 'a> {
     /// The paths to show.
     pub paths: Vec<RankedPath<'v, 'a>>,
     /// The selected functions, including functions none of whose paths is shown.
@@ -53,17 +53,17 @@ pub struct Ranking<'v, 'a> {
     pub candidates: usize,
 }
 
-impl Ranking<'_, '_> {
+impl RankedPaths<'_, '_> {
     /// Returns the share of the program's total that the shown paths make up, from 0 to 1.
     pub fn share(&self) -> f64 {
         self.paths.iter().map(|p| p.share).sum()
     }
 }
 
-impl Selection {
+impl PathSelection {
     /// Selects paths and sorts them by weight, greatest first. Fails if no function matches, or if the pattern is not a valid regular
     /// expression.
-    pub fn rank<'v, 'a>(&self, view: &'v View<'a>) -> Result<Ranking<'v, 'a>, ReportError> {
+    pub fn rank<'v, 'a>(&self, view: &'v ProfileView<'a>) -> Result<RankedPaths<'v, 'a>, ReportError> {
         let functions = self.functions(view)?;
         let total = view.total(self.measure);
         let mut paths: Vec<RankedPath> = Vec::new();
@@ -80,11 +80,11 @@ impl Selection {
             b.weight.cmp(&a.weight).then(b.path.count.cmp(&a.path.count)).then_with(names).then(a.path.id.cmp(&b.path.id))
         });
         paths.truncate(limit(self.top));
-        Ok(Ranking { paths, functions, candidates })
+        Ok(RankedPaths { paths, functions, candidates })
     }
 
-    /// Returns the selected functions. Fails like [`Selection::rank`].
-    pub fn functions<'v, 'a>(&self, view: &'v View<'a>) -> Result<Vec<&'v Function<'a>>, ReportError> {
+    /// Returns the selected functions. Fails like [`PathSelection::rank`].
+    pub fn functions<'v, 'a>(&self, view: &'v ProfileView<'a>) -> Result<Vec<&'v Function<'a>>, ReportError> {
         match &self.function {
             None => Ok(view.functions.iter().collect()),
             Some(text) => find_functions(view, text),
@@ -104,7 +104,7 @@ pub fn share(part: u128, whole: u128) -> f64 {
 
 /// Returns the functions that match a name or a pattern, most executed first. Fails if no function matches, or if the pattern is not a
 /// valid regular expression.
-pub fn find_functions<'v, 'a>(view: &'v View<'a>, text: &str) -> Result<Vec<&'v Function<'a>>, ReportError> {
+pub fn find_functions<'v, 'a>(view: &'v ProfileView<'a>, text: &str) -> Result<Vec<&'v Function<'a>>, ReportError> {
     let found = matching_names(view.functions.iter().map(|f| &f.name), text)?;
     match found.is_empty() {
         true => Err(ReportError::NoSuchFunction {
@@ -119,8 +119,9 @@ pub fn find_functions<'v, 'a>(view: &'v View<'a>, text: &str) -> Result<Vec<&'v 
 /// Returns the indices of the names that match `text`. Four rules are tried until one yields a match: the name equals `text`; the name ends
 /// with `text`; `text` is a regular expression that matches the name without its parameters; the regular expression matches the full name.
 /// Fails if no name equals or ends with `text`, and `text` is not a valid regular expression.
-pub fn matching_names<'n>(names: impl Iterator<Item = &'n Name> + Clone, text: &str) -> Result<Vec<usize>, ReportError> {
-    let indices = |is: &dyn Fn(&Name) -> bool| names.clone().enumerate().filter(|(_, n)| is(n)).map(|(at, _)| at).collect::<Vec<usize>>();
+pub fn matching_names<'n>(names: impl Iterator<Item = &'n DemangledName> + Clone, text: &str) -> Result<Vec<usize>, ReportError> {
+    let indices =
+        |is: &dyn Fn(&DemangledName) -> bool| names.clone().enumerate().filter(|(_, n)| is(n)).map(|(at, _)| at).collect::<Vec<usize>>();
     let named = indices(&|name| name.matches(text));
     if !named.is_empty() {
         return Ok(named);
@@ -154,7 +155,7 @@ pub fn find_path<'v>(function: &'v Function, id: Option<u64>, measure: PathMeasu
 }
 
 /// Returns the functions into which the named function was inlined, each with the position of the first call.
-fn find_inlining_functions(view: &View, text: &str) -> Vec<(String, String)> {
+fn find_inlining_functions(view: &ProfileView, text: &str) -> Vec<(String, String)> {
     let mut places: BTreeMap<String, (String, u32)> = BTreeMap::new();
     for unit in view.profile.images.iter().flat_map(|image| &image.units) {
         let inlined = unit.map.scopes.iter().filter(|scope| scope.name == text || scope.linkage_name == text);
@@ -171,7 +172,7 @@ fn find_inlining_functions(view: &View, text: &str) -> Vec<(String, String)> {
     places.into_iter().map(|(name, (file, line))| (escape::escape_line(&name), format!("{}:{line}", escape::escape_line(&file)))).collect()
 }
 
-fn find_similar_names(view: &View, text: &str) -> Vec<String> {
+fn find_similar_names(view: &ProfileView, text: &str) -> Vec<String> {
     let text = text.to_lowercase();
     let mut candidates: Vec<(usize, &str)> =
         view.functions.iter().map(|f| (edit_distance(&f.name.short.to_lowercase(), &text), f.name.short.as_str())).collect();

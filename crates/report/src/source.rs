@@ -1,7 +1,7 @@
 //! Source text: the type of the closures that provide it, and a cache that reads each file once.
 //!
-//! Reports do not open source files. Their caller passes a [`Sources`] closure, which may search the build folder, translate path prefixes,
-//! or read an archive.
+//! Reports do not open source files. Their caller passes a [`SourceProvider`] closure, which may search the build folder, translate path
+//! prefixes, or read an archive.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::rc::Rc;
 const MAX_LINE_LENGTH: usize = 2000;
 
 /// Returns the text of a source file. The argument is the file's path in debug information. Returns `None` if the file cannot be read.
-pub type Sources<'s> = dyn Fn(&str) -> Option<String> + 's;
+pub type SourceProvider<'s> = dyn Fn(&str) -> Option<String> + 's;
 
 /// The printable lines of a source file.
 #[derive(Debug)]
@@ -53,13 +53,13 @@ impl SourceFile {
 
 /// A cache that reads each file at most once. It also remembers which files could not be read.
 pub struct SourceCache<'a> {
-    sources: &'a Sources<'a>,
+    sources: &'a SourceProvider<'a>,
     files: RefCell<BTreeMap<String, Option<Rc<SourceFile>>>>,
 }
 
 impl<'a> SourceCache<'a> {
     /// Creates an empty cache. Text that is not in the cache is requested from `sources`.
-    pub fn new(sources: &'a Sources<'a>) -> SourceCache<'a> {
+    pub fn new(sources: &'a SourceProvider<'a>) -> SourceCache<'a> {
         SourceCache { sources, files: RefCell::default() }
     }
 

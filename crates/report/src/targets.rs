@@ -3,7 +3,7 @@
 //! Lines have the form `FILE:LINE`, which directed fuzzers accept: AFLGo and its descendants compare LINE and the last component of FILE
 //! with debug information. For inlined code, a line is that of the code itself, not that of the call.
 
-use crate::path_listing::{PathListing, edge_positions, find_turn};
+use crate::path_listing::{PathListing, edge_positions, find_taken_branch};
 use crate::view::{Function, file_of};
 use serde_json::{Map, Value, json};
 use trodden_flow::Edge;
@@ -31,13 +31,13 @@ fn branch_json(function: &Function, edge: Edge) -> Value {
         "at": at.and_then(column),
         "to": to.and_then(column),
         "not": not.into_iter().map(|position| position.and_then(column)).collect::<Vec<_>>(),
-        "condition": find_turn(function, edge).filter(|_| !is_condition).map(|turn| turn.text),
+        "condition": find_taken_branch(function, edge).filter(|_| !is_condition).map(|turn| turn.text),
     })
 }
 
 /// Formats a position as `FILE:LINE`; `None` if the file or line is unknown.
 fn format_line(function: &Function, position: SourcePosition) -> Option<String> {
-    let file = file_of(function.units_map(), position).filter(|file| !file.is_empty() && position.line > 0)?;
+    let file = file_of(function.unit_map(), position).filter(|file| !file.is_empty() && position.line > 0)?;
     Some(format!("{file}:{}", position.line))
 }
 

@@ -3,14 +3,14 @@
 use crate::error::ReportError;
 use crate::escape;
 use crate::events;
-use crate::function_totals::{describe_share_base, render_function_totals};
-use crate::indent::{InlinedIndent, indent};
-use crate::paint::{self, Painter, align_left, align_right, fit, fit_name};
+use crate::function_totals::{describe_share_base, render_totals_table};
+use crate::indent::{InlinedIndent, indent_width};
+use crate::paint::{self, Painter, align_left, align_right, truncate_function_name, truncate_text};
 use crate::path_listing::{ListingStep, PathListing};
 use crate::sampled;
-use crate::select::{self, RankedPath, Ranking, Selection};
+use crate::select::{self, PathSelection, RankedPath, RankedPaths};
 use crate::source::SourceCache;
-use crate::view::{Function, View, file_of};
+use crate::view::{Function, ProfileView, file_of};
 use crate::words;
 use trodden_unit::{SourcePosition, UnitMap};
 
@@ -35,13 +35,13 @@ const MIN_WIDTH: usize = 60;
 /// Maximum width of a report in columns. Longer lines would be hard to read.
 const MAX_WIDTH: usize = 140;
 
-/// Writes the report. The caller must report undecodable functions ([`View::corrupt`]) and missing source files ([`SourceCache::missing`]).
-/// Fails if no function matches the selection.
-pub fn report(view: &View, selection: &Selection, sources: &SourceCache, options: &TextOptions) -> Result<String, ReportError> {
+/// Writes the report. The caller must report undecodable functions ([`ProfileView::corrupt`]) and missing source files
+/// ([`SourceCache::missing`]). Fails if no function matches the selection.
+pub fn report(view: &ProfileView, selection: &PathSelection, sources: &SourceCache, options: &TextOptions) -> Result<String, ReportError> {
     let ranking = selection.rank(view)?;
     let page = &PageLayout::new(options);
     let mut out = render_header(view, page);
-    out.push_str(&render_function_totals(view, selection, &ranking, page.painter, page.width));
+    out.push_str(&render_totals_table(view, selection, &ranking, page.painter, page.width));
     out.push_str(&render_paths_heading(view, selection, &ranking, page));
     let columns = TableColumns::new(&ranking, page);
     if !ranking.paths.is_empty() {
@@ -83,18 +83,18 @@ impl PageLayout {
 
     /// Renders the start of an entry in a list of paths: its rank and function.
     pub fn render_entry(&self, rank: usize, function: &Function) -> String {
-        let name = fit_name(&function.name.short, self.width.saturating_sub(50).max(20));
+        let name = truncate_function_name(&function.name.short, self.width.saturating_sub(50).max(20));
         format!("{}  {}", self.paint(paint::TITLE, &align_right(&rank.to_string(), 3)), self.paint(paint::NAME, &name))
     }
 }
 
-fn render_header(view: &View, page: &PageLayout) -> String {
+fn render_header(view: &ProfileView, page: &PageLayout) -> String {
     let (run, totals) = (&view.profile.run, &view.totals);
     let program = words::program_name(run, view.profile.images.first().map(|i| i.path.as_str()));
     let mut out = format!("{}\n", page.paint(paint::TITLE, &format!("Paths of {}", escape::escape_line(&program))));
     let mut row = |name: &str, text: String| {
         // Only the command is shortened to the page's width. All other rows are shown in full.
-        let text = if name == "command" { fit(&text, page.width - 14) } else { text };
+        let text = if name == "command" { truncate_text(&text, page.width - 14) } else { text };
         out.push_str(&format!("  {}  {text}\n", page.paint(paint::DIM, &align_left(name, 10))));
     };
     if !run.command.is_empty() {
@@ -108,7 +108,7 @@ fn render_header(view: &View, page: &PageLayout) -> String {
     if let Some(sampling) = &view.profile.sampling {
         row("sampled", sampled::describe_sampling(sampling));
     }
-    if let Some(text) = events::summarise(view) {
+    if let Some(text) = events::summarise_events(view) {
         row("events", text);
     }
     row("paths", format!("{} of {}", format_executions(totals.executions), words::plural(totals.paths.into(), "path", "different paths")));
@@ -135,14 +135,14 @@ fn render_header(view: &View, page: &PageLayout) -> String {
         row("unfinished", format!("{} in {functions} (listed below)", format_executions(totals.unfinished)));
     }
     // These rows are never shortened, because their last words tell the user what to do.
-    for inexact in view.profile.inexact() {
+    for inexact in view.profile.inexactness_reasons() {
         out.push_str(&format!("  {}  {inexact}\n", page.paint(paint::DIM, &align_left("not exact", 10))));
     }
     out.push('\n');
     out
 }
 
-pub(crate) fn run_summary(view: &View) -> String {
+pub(crate) fn run_summary(view: &ProfileView) -> String {
     let run = &view.profile.run;
     let mut details = Vec::new();
     if run.runs > 1 {
@@ -167,7 +167,7 @@ fn format_executions(number: u128) -> String {
 }
 
 /// Returns a noun phrase for what percentages refer to: the program, or the counted code if only some paths were counted.
-pub(crate) fn describe_total(view: &View) -> &'static str {
+pub(crate) fn describe_total(view: &ProfileView) -> &'static str {
     let is_partial = |unit: &trodden_profile::UnitProfile| unit.map.has_times() || unit.map.functions.iter().any(|f| f.is_partial());
     match view.profile.images.iter().flat_map(|i| &i.units).any(is_partial) {
         true => "the counted code",
@@ -175,7 +175,7 @@ pub(crate) fn describe_total(view: &View) -> &'static str {
     }
 }
 
-fn render_paths_heading(view: &View, selection: &Selection, ranking: &Ranking, page: &PageLayout) -> String {
+fn render_paths_heading(view: &ProfileView, selection: &PathSelection, ranking: &RankedPaths, page: &PageLayout) -> String {
     let what = describe_share_base(selection.measure);
     if ranking.candidates == 0 {
         let whose = if selection.function.is_some() { "of the selected functions" } else { "of the program" };
@@ -200,7 +200,7 @@ struct TableColumns {
 }
 
 impl TableColumns {
-    fn new(ranking: &Ranking, page: &PageLayout) -> TableColumns {
+    fn new(ranking: &RankedPaths, page: &PageLayout) -> TableColumns {
         let rank = ranking.paths.len().to_string().len().max(2);
         let widest = ranking.paths.iter().map(|p| words::count(p.path.count.into()).len()).max().unwrap_or(0);
         let count = widest.max("executions".len());
@@ -223,13 +223,16 @@ impl TableColumns {
 
     fn render_row(&self, rank: usize, ranked: &RankedPath, page: &PageLayout) -> String {
         let (function, path) = (ranked.function, ranked.path);
-        let share =
-            format!("{} {}", align_right(&words::percent(ranked.share), 7), page.paint(paint::BAR, &paint::bar(ranked.share, self.bar)));
+        let share = format!(
+            "{} {}",
+            align_right(&words::percent(ranked.share), 7),
+            page.paint(paint::BAR, &paint::render_bar(ranked.share, self.bar))
+        );
         let cells = [
             page.paint(paint::TITLE, &align_right(&rank.to_string(), self.rank)),
             share,
             page.paint(paint::COUNT, &align_right(&words::count(path.count.into()), self.count)),
-            page.paint(paint::NAME, &align_left(&fit_name(&function.name.short, self.name), self.name)),
+            page.paint(paint::NAME, &align_left(&truncate_function_name(&function.name.short, self.name), self.name)),
             align_right(&path.id.to_string(), 8),
             align_right(&path.blocks.len().to_string(), 6),
         ];
@@ -260,7 +263,7 @@ pub(crate) fn render_path(function: &Function, listing: &PathListing, sources: &
 fn render_listing(function: &Function, listing: &PathListing, sources: &SourceCache, page: &PageLayout) -> Vec<String> {
     let texts = render_step_texts(function, listing, sources);
     let room = page.width.saturating_sub(GUTTER_WIDTH + 1);
-    let column = column_for_turns(listing, &texts, room);
+    let column = column_of_branch_directions(listing, &texts, room);
     let mut lines = Vec::new();
     let mut before: &[SourcePosition] = &[];
     let mut left_out = 0..0;
@@ -270,32 +273,33 @@ fn render_listing(function: &Function, listing: &PathListing, sources: &SourceCa
         }
         let base = *base;
         let branchless = count_branchless_steps(&listing.steps[at..]);
-        if page.steps > 0 && branchless > MAX_BRANCHLESS {
-            let (line, shown) = render_branchless_steps(function.units_map(), before, &step.chain, branchless, base, page);
+        if page.steps > 0 && branchless > MAX_BRANCHLESS_STEPS {
+            let (line, shown) = render_branchless_steps(function.unit_map(), before, &step.chain, branchless, base, page);
             lines.push(line);
             (left_out, before) = (at..at + branchless, shown);
             continue;
         }
-        for depth in calls_to_show(before, &step.chain) {
-            lines.push(render_call(function.units_map(), &step.chain, depth, base, page));
+        for depth in inlined_calls_to_show(before, &step.chain) {
+            lines.push(render_call(function.unit_map(), &step.chain, depth, base, page));
         }
         let number = step.chain.last().map(|p| p.line.to_string()).unwrap_or_default();
-        let mut turns = words::list_turns(&step.turns).into_iter();
+        let mut turns = words::list_taken_branches(&step.turns).into_iter();
         // The source line is never shortened to make room for a direction. If it is too long, all directions follow on separate rows.
         let beside = if paint::width(text) <= column { turns.next() } else { None };
         let text = match beside {
-            None => fit(text, room),
-            Some(turn) => format!("{}  {}", align_left(text, column), paint_turn(&turn, page)),
+            None => truncate_text(text, room),
+            Some(turn) => format!("{}  {}", align_left(text, column), paint_taken_branch(&turn, page)),
         };
         lines.push(format!("{}\n", format!("{} {text}", render_gutter(&number, page)).trim_end()));
-        lines.extend(turns.map(|turn| format!("{} {}  {}\n", render_gutter("", page), " ".repeat(column), paint_turn(&turn, page))));
+        lines
+            .extend(turns.map(|turn| format!("{} {}  {}\n", render_gutter("", page), " ".repeat(column), paint_taken_branch(&turn, page))));
         before = &step.chain;
     }
     lines
 }
 
 /// Maximum number of consecutive inlined lines without branches that are shown individually. More are collapsed into one line.
-const MAX_BRANCHLESS: usize = 3;
+const MAX_BRANCHLESS_STEPS: usize = 3;
 
 /// Counts the leading steps that have no branch and were inlined at the same call.
 fn count_branchless_steps(steps: &[ListingStep]) -> usize {
@@ -316,17 +320,17 @@ fn render_branchless_steps<'a>(
     let words = format!("{steps} lines without a branch");
     let note = page.paint(paint::DIM, &words);
     let page = &PageLayout { width: page.width - words.len() - 2, ..*page };
-    match calls_to_show(before, chain).next() {
+    match inlined_calls_to_show(before, chain).next() {
         Some(depth) => (format!("{}; {note}\n", render_call(map, chain, depth, base, page).trim_end()), &chain[..depth + 2]),
         None => (format!("{} {}... {note}\n", render_gutter("", page), " ".repeat(base + INLINE_INDENT * (chain.len() - 1))), before),
     }
 }
 
 /// Returns the column of branch directions. It is to the right of the longest line that has a direction, if there is enough room.
-fn column_for_turns(listing: &PathListing, texts: &[(String, usize)], room: usize) -> usize {
+fn column_of_branch_directions(listing: &PathListing, texts: &[(String, usize)], room: usize) -> usize {
     let with_turns = texts.iter().zip(&listing.steps).filter(|(_, s)| !s.turns.is_empty());
     let longest = with_turns.map(|((text, _), _)| paint::width(text)).max().unwrap_or(0);
-    let turns = listing.steps.iter().flat_map(|s| words::list_turns(&s.turns)).map(|t| paint::width(&t)).max().unwrap_or(0);
+    let turns = listing.steps.iter().flat_map(|s| words::list_taken_branches(&s.turns)).map(|t| paint::width(&t)).max().unwrap_or(0);
     longest.min(room.saturating_sub(turns + 2)).max(24)
 }
 
@@ -337,22 +341,23 @@ pub(crate) fn render_gutter(number: &str, page: &PageLayout) -> String {
     page.paint(paint::DIM, &format!("{} │", align_right(number, GUTTER_WIDTH - 2)))
 }
 
-pub(crate) const NO_SOURCE: &str = "(source not found)";
+pub(crate) const SOURCE_NOT_FOUND_TEXT: &str = "(source not found)";
 
 /// Returns the text and base indentation of each step. The indentation that all of the function's own lines have in common is removed from
 /// both. For a step in inlined code, the base indentation is that of the line with the call.
 fn render_step_texts(function: &Function, listing: &PathListing, sources: &SourceCache) -> Vec<(String, usize)> {
-    let map = function.units_map();
+    let map = function.unit_map();
     let line = |at: SourcePosition| sources.line(file_of(map, at)?, at.line);
     let outer = |step: &ListingStep| step.chain.first().and_then(|at| line(*at)).filter(|t| !t.is_empty());
-    let shared = listing.steps.iter().filter_map(outer).map(|t| indent(&t)).min().unwrap_or(0);
-    let inlined = InlinedIndent::measure_chains(function, sources, listing.steps.iter().map(|step| step.chain.as_slice()));
+    let shared = listing.steps.iter().filter_map(outer).map(|t| indent_width(&t)).min().unwrap_or(0);
+    let inlined =
+        InlinedIndent::measure_inlined_bodies_of_chains(function, sources, listing.steps.iter().map(|step| step.chain.as_slice()));
     let text = |step: &ListingStep| {
-        let base = outer(step).map_or(0, |t| indent(&t) - shared);
+        let base = outer(step).map_or(0, |t| indent_width(&t) - shared);
         let Some(at) = step.chain.last() else { return (format_block(function, step), base) };
         let depth = INLINE_INDENT * (step.chain.len() - 1);
         let text = match line(*at) {
-            None => format!("{}{NO_SOURCE}", " ".repeat(base + depth)),
+            None => format!("{}{SOURCE_NOT_FOUND_TEXT}", " ".repeat(base + depth)),
             Some(text) if depth == 0 => text.get(shared..).unwrap_or_default().to_string(),
             Some(text) => format!("{}{}", " ".repeat(base + depth + inlined.relative_indent(*at, &text)), text.trim_start()),
         };
@@ -362,7 +367,7 @@ fn render_step_texts(function: &Function, listing: &PathListing, sources: &Sourc
 }
 
 /// Returns the depths of the inlined calls that are around a step but not around the step before it.
-pub(crate) fn calls_to_show(before: &[SourcePosition], chain: &[SourcePosition]) -> std::ops::Range<usize> {
+pub(crate) fn inlined_calls_to_show(before: &[SourcePosition], chain: &[SourcePosition]) -> std::ops::Range<usize> {
     let depth = chain.len().saturating_sub(1);
     let calls = |c: &[SourcePosition]| c.len().saturating_sub(1);
     let mut common = 0;
@@ -380,7 +385,7 @@ pub(crate) fn render_call(map: &UnitMap, chain: &[SourcePosition], depth: usize,
     let file = file_of(map, inside).map(words::base_name).unwrap_or("?");
     let note = format!("in {}, called in line {}", escape::escape_line(file), call.line);
     let room = page.width.saturating_sub(GUTTER_WIDTH + 1 + paint::width(&start) + paint::width(&note) + 2);
-    let text = format!("{start}{}", fit_name(&scope_label(map, inside), room.max(8)));
+    let text = format!("{start}{}", truncate_function_name(&scope_label(map, inside), room.max(8)));
     format!("{} {}  {}\n", render_gutter("", page), page.paint(paint::NAME, &text), page.paint(paint::DIM, &note))
 }
 
@@ -396,14 +401,14 @@ fn format_block(function: &Function, step: &ListingStep) -> String {
     format!("block {} ({})", blocks.join(", "), words::plural(instructions.into(), "instruction", "instructions"))
 }
 
-pub(crate) fn paint_turn(turn: &str, page: &PageLayout) -> String {
+pub(crate) fn paint_taken_branch(turn: &str, page: &PageLayout) -> String {
     match turn.split_once(", not ") {
         Some((taken, not)) => format!("{}{}", page.paint(paint::DIRECTION, taken), page.paint(paint::DIM, &format!(", not {not}"))),
-        None => page.paint(paint::OTHER, turn),
+        None => page.paint(paint::OTHER_OUTCOME, turn),
     }
 }
 
-const MAX_UNFINISHED: usize = 20;
+const MAX_SHOWN_UNFINISHED_PATHS: usize = 20;
 
 fn render_unfinished(functions: &[&Function], page: &PageLayout) -> String {
     let mut rows: Vec<(i64, &str, String)> = Vec::new();
@@ -425,23 +430,23 @@ fn render_unfinished(functions: &[&Function], page: &PageLayout) -> String {
     rows.sort_by(|a, b| b.0.unsigned_abs().cmp(&a.0.unsigned_abs()).then(a.1.cmp(b.1)).then(a.2.cmp(&b.2)));
     let mut out = format!("{}: a call did not return, or the path was interrupted\n", page.paint(paint::TITLE, "Unfinished paths"));
     let name = rows.iter().map(|r| paint::width(r.1)).max().unwrap_or(0).min(page.width / 3);
-    for (count, function, how) in rows.iter().take(MAX_UNFINISHED) {
+    for (count, function, how) in rows.iter().take(MAX_SHOWN_UNFINISHED_PATHS) {
         let sign = if *count < 0 { "-" } else { "" };
         let count = align_right(&format!("{sign}{}", words::count(count.unsigned_abs().into())), 12);
         out.push_str(&format!(
             "{}  {}  {how}\n",
             page.paint(paint::COUNT, &count),
-            page.paint(paint::NAME, &align_left(&fit_name(function, name), name))
+            page.paint(paint::NAME, &align_left(&truncate_function_name(function, name), name))
         ));
     }
-    if rows.len() > MAX_UNFINISHED {
-        out.push_str(&format!("              ... and {} more (see --json)\n", rows.len() - MAX_UNFINISHED));
+    if rows.len() > MAX_SHOWN_UNFINISHED_PATHS {
+        out.push_str(&format!("              ... and {} more (see --json)\n", rows.len() - MAX_SHOWN_UNFINISHED_PATHS));
     }
     out.push('\n');
     out
 }
 
-fn render_notes(view: &View, functions: &[&Function], page: &PageLayout) -> String {
+fn render_notes(view: &ProfileView, functions: &[&Function], page: &PageLayout) -> String {
     let mut out = String::new();
     let mut note = |text: String| out.push_str(&format!("{} {text}\n", page.paint(paint::WARNING, "note:")));
     let cut: Vec<&str> = functions.iter().filter(|f| f.is_cut() && f.is_executed()).map(|f| f.name.short.as_str()).collect();

@@ -5,7 +5,7 @@ use trodden_unit::EdgeKind;
 
 /// Where a path starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StartOfPath {
+pub enum ShownPathStart {
     /// At the function's entry.
     Entry,
     /// At the target of a cut edge, that is, an edge at which the previous path ended.
@@ -21,7 +21,7 @@ pub enum StartOfPath {
 
 /// Where a path ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EndOfPath {
+pub enum ShownPathEnd {
     /// At an exit of the function.
     Exit {
         /// The edge by which the path leaves the function.
@@ -56,7 +56,7 @@ pub enum EndOfPath {
 
 /// The outgoing edge that a path takes at a branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct TakenBranch {
     /// The edge's kind.
     pub kind: EdgeKind,
     /// The description of the direction, such as `→ 14, not 20` or `case 3`.

@@ -3,9 +3,9 @@
 
 use crate::segments::{SegmentList, SegmentRanking};
 use crate::text::TextOptions;
-use crate::{SourceCache, View, sarif, select};
+use crate::{ProfileView, SourceCache, sarif, select};
 use serde_json::Value;
-use trodden_analysis::segments::{UntestedOfDepth, UntestedSegments};
+use trodden_analysis::segments::{UntestedSegments, UntestedSegmentsOfDepth};
 
 /// The most frequent untested segments of each depth.
 pub struct ShownSegments<'a> {
@@ -25,8 +25,8 @@ impl<'a> ShownSegments<'a> {
     }
 
     fn map_depths<T>(&self, each: impl Fn(&SegmentRanking) -> T) -> Vec<T> {
-        let view = View::from_profile(&self.untested.observed().profile);
-        let shown = |d: &UntestedOfDepth| {
+        let view = ProfileView::from_profile(&self.untested.observed().profile);
+        let shown = |d: &UntestedSegmentsOfDepth| {
             each(&SegmentRanking::new(SegmentList::Untested, d.depth, &d.found, &view, select::limit(self.top), d.all))
         };
         self.untested.depths().iter().map(shown).collect()
@@ -44,6 +44,6 @@ impl<'a> ShownSegments<'a> {
 
     /// Adds the segments to a SARIF log.
     pub fn add_to_sarif(&self, log: &mut Value, sources: &SourceCache) {
-        self.map_depths(|s| s.sarif(sources)).into_iter().for_each(|more| sarif::append(log, more));
+        self.map_depths(|s| s.sarif(sources)).into_iter().for_each(|more| sarif::append_sarif_log(log, more));
     }
 }

@@ -1,16 +1,16 @@
 //! Paths reported by many users, as text and JSON. The view provides only the functions' maps; the counts come from [`AggregatedPath`].
 
 use crate::json::{self, SCHEMA_VERSION, number};
-use crate::paint::{self, align_right, fit_name};
+use crate::paint::{self, align_right, truncate_function_name};
 use crate::path_listing::{ListedPath, PathListing};
 use crate::source::SourceCache;
 use crate::text::{PageLayout, TextOptions, render_path};
-use crate::view::{Function, View};
+use crate::view::{Function, ProfileView};
 use crate::words::{count, list_names, plural};
 use anyhow::{Result, ensure};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-use trodden_analysis::field::User;
+use trodden_analysis::field::FieldUserHash;
 use trodden_analysis::field::aggregate::{AggregatedPath, UnitKey};
 use trodden_analysis::field::estimate::{CountEstimate, UserSample, UsersEstimate};
 use trodden_analysis::field::maps::UnitMaps;
@@ -22,7 +22,7 @@ const MAX_NAMED_FUNCTIONS: usize = 8;
 
 /// A path that users took.
 #[derive(Clone, Debug)]
-pub struct TakenPath<'a> {
+pub struct PathTakenByUsers<'a> {
     /// Numbers of users, reports and executions, and the users with the most executions.
     pub seen: &'a AggregatedPath,
     /// An estimate for all users. `None` if each user's copy of the program counts all paths.
@@ -42,31 +42,31 @@ pub struct UserEstimate {
 
 /// The paths to show, with totals.
 #[derive(Clone, Copy, Debug)]
-pub struct TakenPaths<'a> {
+pub struct PathsTakenByUsers<'a> {
     /// The paths to show, in order.
-    pub taken: &'a [TakenPath<'a>],
+    pub taken: &'a [PathTakenByUsers<'a>],
     /// Total number of reports.
     pub reports: u64,
     /// Total number of paths.
     pub paths: u64,
     /// The reports from each copy of the program; `None` if all copies count all paths.
-    pub tomography: Option<&'a Tomography>,
+    pub tomography: Option<&'a CopyReportSummary>,
 }
 
 /// The reports from a program's copies, which were distributed to different users. Each copy counts some of the paths.
 #[derive(Clone, Debug)]
-pub struct Tomography {
+pub struct CopyReportSummary {
     /// Number of users who reported.
     pub reported: u64,
     /// Number of users to which estimates are extrapolated.
     pub all: u64,
     /// The reports from each copy, by the copy's number.
-    pub copies: Vec<CopyReports>,
+    pub copies: Vec<ReportsFromCopy>,
 }
 
 /// The reports from users of one copy.
 #[derive(Clone, Debug)]
-pub struct CopyReports {
+pub struct ReportsFromCopy {
     /// Number of users who reported.
     pub users: u64,
     /// Number of reports.
@@ -75,32 +75,36 @@ pub struct CopyReports {
     pub functions: Vec<String>,
 }
 
-impl<'a> TakenPath<'a> {
+impl<'a> PathTakenByUsers<'a> {
     /// Combines a path with an estimate for all users. `tomography` is `None` if all copies count all paths; then there is no estimate.
-    pub fn new(seen: &'a AggregatedPath, tomography: Option<&Tomography>) -> TakenPath<'a> {
+    pub fn new(seen: &'a AggregatedPath, tomography: Option<&CopyReportSummary>) -> PathTakenByUsers<'a> {
         let estimate = tomography.zip(seen.counting_users).map(|(tomography, watching)| {
             let sample = UserSample { all: tomography.all, sampled: watching.max(seen.users) };
-            UserEstimate { watching: sample.sampled, users: sample.users(seen.users), count: sample.count(seen.count, seen.squares) }
+            UserEstimate {
+                watching: sample.sampled,
+                users: sample.estimate_users(seen.users),
+                count: sample.count(seen.count, seen.squares),
+            }
         });
-        TakenPath { seen, estimate }
+        PathTakenByUsers { seen, estimate }
     }
 }
 
-impl Tomography {
+impl CopyReportSummary {
     /// Summarises the reports from copies. `functions` lists the functions that each copy counts. Estimates are for `population` users, or,
     /// if it is `None`, for the users who reported. Fails if no user reported, or if more users reported than the population has.
-    pub fn new(population: Option<u64>, functions: Vec<Vec<String>>, reporting: &ReportingUsers) -> Result<Tomography> {
-        let reported = reporting.users();
+    pub fn new(population: Option<u64>, functions: Vec<Vec<String>>, reporting: &ReportingUsers) -> Result<CopyReportSummary> {
+        let reported = reporting.reporting_user_count();
         let all = population.unwrap_or(reported);
         let users = plural(reported.into(), "user", "users");
         ensure!(all >= reported, "--population {all} is too small: {users} reported. Pass the number of all users");
         ensure!(reported > 0, "no report comes from these copies. Pass the folder of the copies that were distributed");
-        let row = |(functions, copy): (Vec<String>, u32)| CopyReports {
+        let row = |(functions, copy): (Vec<String>, u32)| ReportsFromCopy {
             users: reporting.users_with_any(&[copy]),
             reports: reporting.reports(copy),
             functions,
         };
-        Ok(Tomography { reported, all, copies: functions.into_iter().zip(0..).map(row).collect() })
+        Ok(CopyReportSummary { reported, all, copies: functions.into_iter().zip(0..).map(row).collect() })
     }
 }
 
@@ -110,7 +114,7 @@ pub fn profile_without_counts(paths: &[AggregatedPath], maps: &mut UnitMaps) -> 
     let mut missing = 0;
     let mut units = BTreeMap::<UnitKey, UnitProfile>::new();
     for path in paths {
-        let Some(map) = maps.get(path.unit) else {
+        let Some(map) = maps.load_unit_map(path.unit) else {
             missing += 1;
             continue;
         };
@@ -123,11 +127,11 @@ pub fn profile_without_counts(paths: &[AggregatedPath], maps: &mut UnitMaps) -> 
 }
 
 /// Returns a user's name: a hexadecimal hash, or `unknown`.
-pub fn user_name(user: &User) -> String {
+pub fn user_name(user: &FieldUserHash) -> String {
     if *user == [0; 16] { "unknown".into() } else { Identity(*user).to_string() }
 }
 
-fn find_listed_path<'v, 'a>(view: &'v View<'a>, taken: &AggregatedPath) -> Option<ListedPath<'v, 'a>> {
+fn find_listed_path<'v, 'a>(view: &'v ProfileView<'a>, taken: &AggregatedPath) -> Option<ListedPath<'v, 'a>> {
     let has = |f: &&Function| {
         let range = f.map.first_counter..f.map.first_counter.saturating_add(f.map.counters);
         f.unit.unit == taken.unit.unit && f.image.identity == taken.unit.image && range.contains(&taken.counter)
@@ -141,9 +145,9 @@ fn find_listed_path<'v, 'a>(view: &'v View<'a>, taken: &AggregatedPath) -> Optio
 }
 
 /// Renders the paths as text.
-pub fn users_text(view: &View, all: &TakenPaths, sources: &SourceCache, options: &TextOptions) -> String {
+pub fn users_text(view: &ProfileView, all: &PathsTakenByUsers, sources: &SourceCache, options: &TextOptions) -> String {
     let page = &PageLayout::new(options);
-    let TakenPaths { taken, reports, paths, tomography } = *all;
+    let PathsTakenByUsers { taken, reports, paths, tomography } = *all;
     let of = format!("in {}", plural(reports.into(), "report", "reports"));
     let (title, order) = match tomography {
         Some(_) => ("Paths that users took", "by the share of users who took them among those whose copy counts them"),
@@ -153,12 +157,12 @@ pub fn users_text(view: &View, all: &TakenPaths, sources: &SourceCache, options:
     out.push_str(&format!("{} of {} shown, {order}\n", count(taken.len() as u128), plural(paths.into(), "path", "paths")));
     tomography.iter().for_each(|t| out.push_str(&render_copies(t)));
     out.push('\n');
-    for (rank, TakenPath { seen: path, estimate }) in taken.iter().enumerate() {
+    for (rank, PathTakenByUsers { seen: path, estimate }) in taken.iter().enumerate() {
         let found = find_listed_path(view, path);
         let name =
             found.as_ref().map_or_else(|| format!("unit {}, counter", path.unit.unit), |t| format!("{}  path", t.function.name.short));
         let id = found.as_ref().map_or(path.counter, |t| t.id);
-        let name = page.paint(paint::NAME, &fit_name(&name, page.width.saturating_sub(30).max(20)));
+        let name = page.paint(paint::NAME, &truncate_function_name(&name, page.width.saturating_sub(30).max(20)));
         out.push_str(&format!("{}  {name} {id}\n", page.paint(paint::TITLE, &align_right(&(rank + 1).to_string(), 3))));
         let top_users: Vec<String> =
             path.top_users.iter().map(|(user, n)| format!("{:.8} ({})", user_name(user), count((*n).into()))).collect();
@@ -181,8 +185,8 @@ pub fn users_text(view: &View, all: &TakenPaths, sources: &SourceCache, options:
 }
 
 /// Renders how many users reported, and for which copies nobody did.
-fn render_copies(tomography: &Tomography) -> String {
-    let Tomography { reported, all, copies } = tomography;
+fn render_copies(tomography: &CopyReportSummary) -> String {
+    let CopyReportSummary { reported, all, copies } = tomography;
     let mut out = format!("{} of {} reported", plural((*reported).into(), "user", "users"), plural(copies.len() as u128, "copy", "copies"));
     out.push_str(&if reported == all {
         ".\n".to_owned()
@@ -213,8 +217,8 @@ fn render_estimate(saw: u64, estimate: &UserEstimate, all: u64) -> String {
 }
 
 /// Returns the paths as JSON. The user guide documents the schema.
-pub fn users_json(view: &View, all: &TakenPaths, sources: &SourceCache) -> Value {
-    let path = |(at, TakenPath { seen: path, estimate }): (usize, &TakenPath)| {
+pub fn users_json(view: &ProfileView, all: &PathsTakenByUsers, sources: &SourceCache) -> Value {
+    let path = |(at, PathTakenByUsers { seen: path, estimate }): (usize, &PathTakenByUsers)| {
         let found = find_listed_path(view, path);
         let mut out = found.as_ref().map_or_else(Map::new, |t| json::listing_json(t.function, &t.listing, sources));
         let top_users: Vec<Value> =
@@ -245,7 +249,7 @@ pub fn users_json(view: &View, all: &TakenPaths, sources: &SourceCache) -> Value
         out.extend(more.as_object().cloned().unwrap_or_default());
         Value::Object(out)
     };
-    let copy = |copy: &CopyReports| json!({"users": number(copy.users), "reports": number(copy.reports), "functions": copy.functions});
+    let copy = |copy: &ReportsFromCopy| json!({"users": number(copy.users), "reports": number(copy.reports), "functions": copy.functions});
     let mut out = json!({
         "schema_version": SCHEMA_VERSION,
         "kind": "users",

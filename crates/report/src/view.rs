@@ -1,17 +1,17 @@
 //! A profile prepared for reports, in which every function is decoded, named and weighted.
 //!
 //! Functions that were not executed are kept, because coverage reports need them. A function whose counts cannot be decoded is listed in
-//! [`View::corrupt`] instead, so that one corrupt map does not prevent a report.
+//! [`ProfileView::corrupt`] instead, so that one corrupt map does not prevent a report.
 
 use crate::measure::PathMeasure;
-use crate::names::Name;
+use crate::names::DemangledName;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::{Dag, Node};
 use trodden_profile::{FunctionPaths, ImageProfile, PathCount, Profile, UnitProfile};
 use trodden_unit::{FunctionMap, Identity, SourcePosition, UnitMap};
 
 /// A decoded profile.
-pub struct View<'a> {
+pub struct ProfileView<'a> {
     /// The profile from which everything else here was computed.
     pub profile: &'a Profile,
     /// Decoded functions. The function with the most executed instructions comes first.
@@ -36,7 +36,7 @@ pub struct Function<'a> {
     /// The function's graph and path numbering.
     pub map: &'a FunctionMap,
     /// The function's names. If several functions have the same short name, it is lengthened.
-    pub name: Name,
+    pub name: DemangledName,
     /// The counts of paths, blocks and edges.
     pub paths: FunctionPaths,
     /// The acyclic graph whose paths are numbered.
@@ -76,21 +76,21 @@ pub struct ViewTotals {
     pub cut: u64,
 }
 
-impl<'a> View<'a> {
+impl<'a> ProfileView<'a> {
     /// Decodes all functions of a profile. The number of unfinished paths is computed from the counts of all paths, so unfinished paths are
     /// dropped for functions that count only some paths or executions. For example, a sampling burst may count the start of a path but not
     /// its end.
-    pub fn from_profile(profile: &'a Profile) -> View<'a> {
-        View::decode(profile, |unit, map| profile.has_incomparable_paths(unit, map))
+    pub fn from_profile(profile: &'a Profile) -> ProfileView<'a> {
+        ProfileView::decode(profile, |unit, map| profile.cannot_compare_paths(unit, map))
     }
 
     /// Decodes a profile from which the known paths were removed ([`trodden_analysis::untested`]). All apparent unfinished paths are kept,
     /// because the caller knows which of them were counted.
-    pub fn from_untested(profile: &'a Profile) -> View<'a> {
-        View::decode(profile, |_, _| false)
+    pub fn from_untested(profile: &'a Profile) -> ProfileView<'a> {
+        ProfileView::decode(profile, |_, _| false)
     }
 
-    fn decode(profile: &'a Profile, is_partial: impl Fn(&UnitProfile, &FunctionMap) -> bool) -> View<'a> {
+    fn decode(profile: &'a Profile, is_partial: impl Fn(&UnitProfile, &FunctionMap) -> bool) -> ProfileView<'a> {
         let (mut functions, mut corrupt) = (Vec::new(), Vec::new());
         for (image, unit, map) in profile.functions() {
             match Function::new(image, unit, map) {
@@ -104,10 +104,10 @@ impl<'a> View<'a> {
                 Err(error) => corrupt.push(format!("{} of {}: {error}", unit.map.source, image.path)),
             }
         }
-        disambiguate(&mut functions);
+        disambiguate_names(&mut functions);
         functions.sort_by(|a, b| b.instructions.cmp(&a.instructions).then_with(|| a.name.full.cmp(&b.name.full)));
         let totals = ViewTotals::new(profile, &functions);
-        View { profile, functions, corrupt, totals, mapped: MappedLines::new() }
+        ProfileView { profile, functions, corrupt, totals, mapped: MappedLines::new() }
     }
 
     /// Returns the program's total by a measure.
@@ -121,7 +121,7 @@ impl<'a> View<'a> {
     }
 
     /// Returns a map from (unit, index of the function in the unit's map) to the function.
-    pub fn by_map_index(&self) -> HashMap<(Identity, usize), &Function<'a>> {
+    pub fn functions_by_map_index(&self) -> HashMap<(Identity, usize), &Function<'a>> {
         let place = |f: &Function| f.unit.map.functions.iter().position(|m| std::ptr::eq(m, f.map)).unwrap_or_default();
         self.functions.iter().map(|f| ((f.unit.unit, place(f)), f)).collect()
     }
@@ -140,7 +140,7 @@ impl<'a> Function<'a> {
             paths.blocks.iter().zip(&map.blocks).map(|(count, block)| u128::from(*count) * instructions(block)).sum()
         };
         let (instructions, blocks) = (weigh(|b| u128::from(b.instructions)), weigh(|_| 1));
-        let name = Name::from_linkage(&map.name);
+        let name = DemangledName::from_linkage(&map.name);
         let mut function = Function { image, unit, map, name, dag, instructions, blocks, paths, events: 0 };
         function.events = function.total_events();
         Ok(function)
@@ -214,13 +214,13 @@ impl<'a> Function<'a> {
     }
 
     /// Returns the map of the function's unit.
-    pub fn units_map(&self) -> &'a UnitMap {
+    pub fn unit_map(&self) -> &'a UnitMap {
         &self.unit.map
     }
 
     /// Returns the file of the function's declaration; `None` without debug information.
     pub fn file(&self) -> Option<&'a str> {
-        self.map.position.and_then(|p| file_of(self.units_map(), p))
+        self.map.position.and_then(|p| file_of(self.unit_map(), p))
     }
 
     /// Returns the line of the function's declaration; `None` without debug information.
@@ -235,8 +235,8 @@ impl<'a> Function<'a> {
 }
 
 /// Lengthens short names that are not unique, such as those of template instances.
-fn disambiguate(functions: &mut [Function]) {
-    for longer in [|name: &Name| name.qualified.clone(), |name: &Name| name.full.clone()] {
+fn disambiguate_names(functions: &mut [Function]) {
+    for longer in [|name: &DemangledName| name.qualified.clone(), |name: &DemangledName| name.full.clone()] {
         let mut linkages: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for name in functions.iter().map(|f| &f.name) {
             linkages.entry(name.short.clone()).or_default().insert(name.linkage.clone());
@@ -299,7 +299,7 @@ impl ViewTotals {
         let interrupted = function.paths.lost.iter().map(|l| l.count);
         let stopped = function.paths.unfinished.iter().map(|u| u.count);
         self.unfinished += stopped.chain(interrupted).map(|count| u128::from(count.max(0) as u64)).sum::<u128>();
-        self.unfinished_functions += u64::from(!function.paths.all_finished());
+        self.unfinished_functions += u64::from(!function.paths.are_all_paths_finished());
         self.cut += u64::from(function.is_cut() && function.is_executed());
     }
 }

@@ -1,6 +1,6 @@
 //! Descriptions of runs, edges and branch directions, which text, HTML and export formats share.
 
-use crate::turn::{EndOfPath, StartOfPath, Turn};
+use crate::turn::{ShownPathEnd, ShownPathStart, TakenBranch};
 use trodden_flow::CutReason;
 use trodden_profile::{ProcessEnding, Run};
 pub use trodden_text::words::*;
@@ -21,7 +21,7 @@ pub fn program_name(run: &Run, first_image: Option<&str>) -> String {
 }
 
 /// Describes the condition under which an edge is taken: `true`, `case 3`, `throws`.
-pub fn edge_condition(edge: &FlowEdge) -> String {
+pub fn describe_edge_condition(edge: &FlowEdge) -> String {
     match edge.kind {
         EdgeKind::True => "true".into(),
         EdgeKind::False => "false".into(),
@@ -56,12 +56,12 @@ fn format_case_values(all: &[i64], first: i64) -> String {
 }
 
 /// Joins the directions of all branches on a line.
-pub fn format_turns(turns: &[Turn]) -> String {
-    list_turns(turns).join("; ")
+pub fn format_taken_branches(turns: &[TakenBranch]) -> String {
+    list_taken_branches(turns).join("; ")
 }
 
 /// Lists the directions of all branches on a line, in order. Equal neighbours are merged, as in `→ 14, not 20 x3`.
-pub fn list_turns(turns: &[Turn]) -> Vec<String> {
+pub fn list_taken_branches(turns: &[TakenBranch]) -> Vec<String> {
     let mut words: Vec<(&str, usize)> = Vec::new();
     for turn in turns {
         match words.last_mut() {
@@ -94,10 +94,10 @@ pub fn edge_label(edge: &FlowEdge) -> String {
 }
 
 /// Describes where a path starts.
-pub fn describe_begin(begins: &StartOfPath) -> String {
+pub fn describe_begin(begins: &ShownPathStart) -> String {
     match begins {
-        StartOfPath::Entry => "begins at the function's entry".into(),
-        StartOfPath::AfterCut { reason, at, line } => {
+        ShownPathStart::Entry => "begins at the function's entry".into(),
+        ShownPathStart::AfterCut { reason, at, line } => {
             let place = format_line_or_block(*line, at.0);
             match reason {
                 CutReason::Back => format!("begins at loop head, {place}"),
@@ -111,23 +111,23 @@ pub fn describe_begin(begins: &StartOfPath) -> String {
 }
 
 /// Describes where a path ends.
-pub fn describe_end(ends: &EndOfPath) -> String {
+pub fn describe_end(ends: &ShownPathEnd) -> String {
     let at = |line: &Option<u32>| line.map(|l| format!(" in line {l}")).unwrap_or_default();
     match ends {
-        EndOfPath::Exit { kind: EdgeKind::Return, line, .. } => format!("returns{}", at(line)),
-        EndOfPath::Exit { kind: EdgeKind::TailCall, line, .. } => format!("ends in a tail call{}", at(line)),
-        EndOfPath::Exit { kind: EdgeKind::Resume, .. } => "passes the exception on".into(),
-        EndOfPath::Exit { kind: EdgeKind::NoReturn, line, .. } => format!("ends in a call that does not return{}", at(line)),
-        EndOfPath::Exit { line, .. } => format!("leaves the function{}", at(line)),
-        EndOfPath::Cut { reason: CutReason::Back, to, line } => format!("back to loop head, {}", format_line_or_block(*line, to.0)),
-        EndOfPath::Cut { reason: CutReason::ReturnsTwice, to, line } => {
+        ShownPathEnd::Exit { kind: EdgeKind::Return, line, .. } => format!("returns{}", at(line)),
+        ShownPathEnd::Exit { kind: EdgeKind::TailCall, line, .. } => format!("ends in a tail call{}", at(line)),
+        ShownPathEnd::Exit { kind: EdgeKind::Resume, .. } => "passes the exception on".into(),
+        ShownPathEnd::Exit { kind: EdgeKind::NoReturn, line, .. } => format!("ends in a call that does not return{}", at(line)),
+        ShownPathEnd::Exit { line, .. } => format!("leaves the function{}", at(line)),
+        ShownPathEnd::Cut { reason: CutReason::Back, to, line } => format!("back to loop head, {}", format_line_or_block(*line, to.0)),
+        ShownPathEnd::Cut { reason: CutReason::ReturnsTwice, to, line } => {
             format!("a call returns again, {}", format_line_or_block(*line, to.0))
         }
-        EndOfPath::Cut { to, line, .. } => format!("cut here; continues as another path at {}", format_line_or_block(*line, to.0)),
-        EndOfPath::Stop { line } => format!("ends{}", at(line)),
-        EndOfPath::Call { lines: None, at } => format!("stopped at a call in block {}", at.0),
-        EndOfPath::Call { lines: Some((first, last)), .. } if first == last => format!("stopped at call in line {first}"),
-        EndOfPath::Call { lines: Some((first, last)), .. } => format!("stopped at a call in lines {first}-{last}"),
+        ShownPathEnd::Cut { to, line, .. } => format!("cut here; continues as another path at {}", format_line_or_block(*line, to.0)),
+        ShownPathEnd::Stop { line } => format!("ends{}", at(line)),
+        ShownPathEnd::Call { lines: None, at } => format!("stopped at a call in block {}", at.0),
+        ShownPathEnd::Call { lines: Some((first, last)), .. } if first == last => format!("stopped at call in line {first}"),
+        ShownPathEnd::Call { lines: Some((first, last)), .. } => format!("stopped at a call in lines {first}-{last}"),
     }
 }
 

@@ -12,7 +12,7 @@ use trodden_flow::{Dag, Graph, Node, Numbering, NumberingScheme};
 use trodden_selective::InterestingSet;
 use trodden_selective::{Budget, NumberOptions, SpanSearchEnd, number};
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{Cycles, graph};
+use trodden_testkit::graphs::{CycleKind, graph};
 
 fn main() {
     let mut numbers = std::env::args().skip(1).map(|a| a.parse::<u64>().expect("a number"));
@@ -34,7 +34,7 @@ fn main() {
 
 fn random_dag(random: &mut Random, nodes: u32, edges: u32, paths: u64) -> Dag {
     loop {
-        let dag = Dag::new(&graph(random, nodes, edges, Cycles::None), &[], Entries::PerEdge);
+        let dag = Dag::new(&graph(random, nodes, edges, CycleKind::None), &[], Entries::PerEdge);
         if Numbering::ball_larus(&dag).is_ok_and(|all| all.paths() >= paths) {
             return dag;
         }

@@ -19,7 +19,7 @@ pub fn load_known_paths(names: &OsStr) -> Result<KnownPaths> {
     for name in text.split(',') {
         known.merge(match read_known_paths(Path::new(name))? {
             Some(known) => known,
-            None => named::load(name)?.known_paths()?,
+            None => named::load_profile(name)?.known_paths()?,
         })?;
     }
     Ok(known)

@@ -3,30 +3,30 @@
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use trodden_profile::merge::{BuildPolicy, merge_files};
-use trodden_profile::{LostPart, Profile, ProfileError, RunEntry, RunStore};
+use trodden_profile::{LostProfilePart, Profile, ProfileError, RunEntry, RunStore};
 use trodden_text::words::plural;
 
 /// The name by which users refer to the latest run.
-pub const LAST: &str = "last";
+pub const LAST_RUN_NAME: &str = "last";
 /// End of the error message when the user names a folder instead of a profile.
 const FOLDER_ADVICE: &str = ". To import a folder of raw or stream files, use `trodden import`; to show a recording of waits, use \
     `trodden report`";
 
 /// Loads the profile that a name refers to: a file if it exists, or else a run or the merged runs of a suite. Warns if a file is partly
 /// corrupt, and uses its intact part.
-pub fn load(name: &str) -> Result<Profile> {
-    let (profile, lost) = recover(name)?;
+pub fn load_profile(name: &str) -> Result<Profile> {
+    let (profile, lost) = recover_profile(name)?;
     lost.iter().for_each(|lost| log::warn!("{lost}"));
     Ok(profile)
 }
 
-/// Like [`load`], but returns descriptions of lost data instead of warning about them. Still warns if runs of a suite are skipped.
-pub fn recover(name: &str) -> Result<(Profile, Vec<String>)> {
+/// Like [`load_profile`], but returns descriptions of lost data instead of warning about them. Still warns if runs of a suite are skipped.
+pub fn recover_profile(name: &str) -> Result<(Profile, Vec<String>)> {
     load_and_describe_losses(name, BuildPolicy::Reject)
 }
 
-/// Like [`load`], but different builds of a program become separate images. [`load`] skips runs whose build differs from that of the latest
-/// run.
+/// Like [`load_profile`], but different builds of a program become separate images. [`load_profile`] skips runs whose build differs from
+/// that of the latest run.
 pub fn load_all_builds(name: &str) -> Result<Profile> {
     let (profile, lost) = load_and_describe_losses(name, BuildPolicy::Separate)?;
     lost.iter().for_each(|lost| log::warn!("{lost}"));
@@ -34,7 +34,7 @@ pub fn load_all_builds(name: &str) -> Result<Profile> {
 }
 
 fn load_and_describe_losses(name: &str, builds: BuildPolicy) -> Result<(Profile, Vec<String>)> {
-    let files = profile_files(name)?;
+    let files = list_profile_files(name)?;
     if let [file] = files.as_slice() {
         let found = Profile::recover(file)?;
         return Ok((found.profile, describe_losses(file, &found.lost)));
@@ -60,7 +60,7 @@ pub fn load_file(file: &Path) -> Result<Profile> {
 }
 
 /// Describes what is lost because a file is partly corrupt. Returns an empty vector if `lost` is empty.
-pub fn describe_losses(file: &Path, lost: &[LostPart]) -> Vec<String> {
+pub fn describe_losses(file: &Path, lost: &[LostProfilePart]) -> Vec<String> {
     let Some(first) = lost.first() else { return Vec::new() };
     let more = if lost.len() > 1 { format!(" and {} more; `trodden info` lists them", lost.len() - 1) } else { String::new() };
     vec![format!("{} is corrupt, and only its intact part is used. Lost: {first}{more}", file.display())]
@@ -68,7 +68,7 @@ pub fn describe_losses(file: &Path, lost: &[LostPart]) -> Vec<String> {
 
 /// Returns the profile files that a name refers to: the file with this name if it exists, or else the file of a run or the files of a
 /// suite's runs.
-pub fn profile_files(name: &str) -> Result<Vec<PathBuf>> {
+pub fn list_profile_files(name: &str) -> Result<Vec<PathBuf>> {
     let path = Path::new(name);
     if path.is_file() {
         return Ok(vec![path.to_owned()]);
@@ -77,7 +77,7 @@ pub fn profile_files(name: &str) -> Result<Vec<PathBuf>> {
         Err(ProfileError::NoStore { .. }) if path.is_dir() => {
             bail!("{name} is a folder, not a profile, and the current folder has no run store{FOLDER_ADVICE}")
         }
-        Err(ProfileError::NoStore { .. }) if name != LAST => {
+        Err(ProfileError::NoStore { .. }) if name != LAST_RUN_NAME => {
             bail!("file {name} does not exist, and the current folder has no run store. Record a run with `trodden record -- PROGRAM`")
         }
         other => other?,
@@ -90,7 +90,7 @@ pub fn profile_files(name: &str) -> Result<Vec<PathBuf>> {
 }
 
 /// Returns the runs of a suite. Fails if `name` is not a suite.
-pub fn runs_of_suite(name: &str) -> Result<Vec<RunEntry>> {
+pub fn list_runs_of_suite(name: &str) -> Result<Vec<RunEntry>> {
     let store = RunStore::find(Path::new("."))?;
     // If there is no such name, the error of `select` lists the existing ones.
     let runs = store.select(name)?;

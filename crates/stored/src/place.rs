@@ -49,7 +49,7 @@ pub fn streams_folder_of(profile: &Path) -> PathBuf {
 }
 
 /// Moves logs to a folder, which is created if necessary.
-pub fn move_logs(logs: &[PathBuf], folder: &Path) -> Result<()> {
+pub fn move_logs_to_folder(logs: &[PathBuf], folder: &Path) -> Result<()> {
     let cannot = || format!("cannot move the streams to {}", folder.display());
     if !logs.is_empty() {
         private::create_folder(folder).with_context(cannot)?;
@@ -60,7 +60,7 @@ pub fn move_logs(logs: &[PathBuf], folder: &Path) -> Result<()> {
         if fs::rename(log, &to).is_err() {
             fs::copy(log, &to).with_context(cannot)?;
         }
-        fs::set_permissions(&to, Permissions::from_mode(private::file_mode(folder))).with_context(cannot)?;
+        fs::set_permissions(&to, Permissions::from_mode(private::mode_for_new_file(folder))).with_context(cannot)?;
     }
     Ok(())
 }
@@ -74,7 +74,7 @@ pub fn create_flight_folder(store: &Path) -> Result<PathBuf> {
         let folder = base.join(format!("{number:06}"));
         match private::create_new_folder(&folder) {
             Ok(()) => {
-                remove_old_folders(&base, number)?;
+                remove_old_flight_folders(&base, number)?;
                 return Ok(folder);
             }
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
@@ -84,7 +84,7 @@ pub fn create_flight_folder(store: &Path) -> Result<PathBuf> {
     unreachable!("the numbers never run out")
 }
 
-fn remove_old_folders(base: &Path, new: u64) -> Result<()> {
+fn remove_old_flight_folders(base: &Path, new: u64) -> Result<()> {
     for number in list_folder_numbers(base)?.into_iter().filter(|number| number + MAX_EARLIER_RECORDINGS < new) {
         let folder = base.join(format!("{number:06}"));
         fs::remove_dir_all(&folder).with_context(|| format!("cannot remove the folder {}", folder.display()))?;

@@ -1,6 +1,6 @@
 //! Finds streams by the names that users write: a run, a file or a folder. [`crate::place`] describes the layout of the folders.
 
-use crate::named::LAST;
+use crate::named::LAST_RUN_NAME;
 use crate::place::{self, COPIES_FOLDER, LOG_EXTENSION, STREAM_EXTENSION, files_with_extension, folder_of_copy, streams_folder_of};
 use anyhow::{Result, bail};
 use std::fs;
@@ -24,7 +24,7 @@ pub fn open_log(path: &Path) -> Result<StreamLog> {
 
 /// Returns the stream files in a folder. Fails if there are none. If they are in subfolders instead, the error message names the latest
 /// subfolder.
-pub fn stream_files_in(folder: &Path) -> Result<Vec<PathBuf>> {
+pub fn list_stream_files_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let streams = files_with_extension(folder, STREAM_EXTENSION)?;
     if streams.is_empty() {
         let mut inner: Vec<PathBuf> = fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
@@ -59,7 +59,7 @@ pub fn find_logs(name: &str) -> Result<Vec<PathBuf>> {
 }
 
 /// Returns the logs of a run that several copies of the program recorded, by copy. Returns `None` for other runs and for files.
-pub fn logs_of_copies(name: &str) -> Result<Option<Vec<Vec<PathBuf>>>> {
+pub fn list_logs_of_copies(name: &str) -> Result<Option<Vec<Vec<PathBuf>>>> {
     if Path::new(name).is_file() {
         return Ok(None);
     }
@@ -95,7 +95,7 @@ fn find_streams_folder(name: &str) -> Result<PathBuf> {
 }
 
 /// Returns the logs that were recorded together with a run or a profile file. Returns `None` for suites, and if no streams were recorded.
-pub fn logs_of_run(name: &str) -> Option<Vec<PathBuf>> {
+pub fn list_logs_of_run(name: &str) -> Option<Vec<PathBuf>> {
     let folder = if Path::new(name).exists() {
         streams_folder_of(Path::new(name))
     } else {
@@ -112,7 +112,7 @@ pub fn logs_of_run(name: &str) -> Option<Vec<PathBuf>> {
 
 /// Returns the latest recording in the run store: a folder of streams of flight recorders, or the name `last`, which refers to the latest
 /// run. Fails if nothing was recorded.
-pub fn newest_recording() -> Result<PathBuf> {
+pub fn find_newest_flight_recording() -> Result<PathBuf> {
     let none =
         "nothing was recorded here. Build with --stream and record with `trodden record --whole-program` or `--last N`, or name a file";
     let store = match RunStore::find(Path::new(".")) {
@@ -120,11 +120,11 @@ pub fn newest_recording() -> Result<PathBuf> {
         other => other?,
     };
     let time = |path: &Path| fs::metadata(path).and_then(|found| found.modified()).ok();
-    let (flight, run) = (place::newest_flight_folder(store.folder())?, store.get(LAST).ok());
+    let (flight, run) = (place::newest_flight_folder(store.folder())?, store.get(LAST_RUN_NAME).ok());
     match (flight, run) {
         (None, None) => bail!(none),
-        (Some(flight), Some(run)) if time(&flight) <= time(&run.profile) => Ok(LAST.into()),
+        (Some(flight), Some(run)) if time(&flight) <= time(&run.profile) => Ok(LAST_RUN_NAME.into()),
         (Some(flight), _) => Ok(flight),
-        (None, Some(_)) => Ok(LAST.into()),
+        (None, Some(_)) => Ok(LAST_RUN_NAME.into()),
     }
 }

@@ -22,7 +22,7 @@ impl RandomFunction {
     /// Generates a function. Its number of basic blocks is random, from 1 to `blocks`.
     pub fn random(random: &mut Random, name: &str, blocks: u32) -> RandomFunction {
         let count = 1 + random.below(blocks.into()) as u32;
-        let continues: Vec<bool> = (0..count).scan(false, |last, at| Some(is_continuation(random, last, at, count))).collect();
+        let continues: Vec<bool> = (0..count).scan(false, |last, at| Some(choose_continuation(random, last, at, count))).collect();
         let edges = random_edges(random, &continues);
         let kind = |c: &bool| if *c { BlockKind::Continuation } else { BlockKind::Code };
         let block = |c: &bool| UnitBlock {
@@ -102,7 +102,7 @@ fn build_function_map(name: &str, blocks: Vec<UnitBlock>, graph: FlowGraph, plan
 
 /// Decides at random whether block `at` continues the previous block after a call that returns twice. The entry block never continues
 /// another block, nor does the block after a continuation. `last` says whether the previous block is one.
-fn is_continuation(random: &mut Random, last: &mut bool, at: u32, count: u32) -> bool {
+fn choose_continuation(random: &mut Random, last: &mut bool, at: u32, count: u32) -> bool {
     *last = at > 0 && at < count && !*last && random.chance(8);
     *last
 }

@@ -8,7 +8,7 @@ use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node};
 
 /// Says whether a random graph may have cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cycles {
+pub enum CycleKind {
     /// The graph has no cycles: each edge leads from a lower to a higher node number.
     None,
     /// Yes: edges lead anywhere.
@@ -16,22 +16,22 @@ pub enum Cycles {
 }
 
 /// Generates a graph. It has 2 to `nodes` nodes and at most `edges` edges.
-pub fn graph(random: &mut Random, nodes: u32, edges: u32, cycles: Cycles) -> Graph {
+pub fn graph(random: &mut Random, nodes: u32, edges: u32, cycles: CycleKind) -> Graph {
     let nodes = 2 + random.below(u64::from(nodes) - 1) as u32;
     let count = random.below(u64::from(edges) + 1);
     let exit = match cycles {
-        Cycles::Some if random.chance(10) => 1 + random.below(u64::from(nodes) - 1) as u32,
+        CycleKind::Some if random.chance(10) => 1 + random.below(u64::from(nodes) - 1) as u32,
         _ => nodes - 1,
     };
     let mut list = Vec::new();
     for _ in 0..count {
         let (a, b) = (random.below(nodes.into()) as u32, random.below(nodes.into()) as u32);
         match cycles {
-            Cycles::None if a == b => {}
-            Cycles::None => list.push((Node(a.min(b)), Node(a.max(b)))),
+            CycleKind::None if a == b => {}
+            CycleKind::None => list.push((Node(a.min(b)), Node(a.max(b)))),
             // Real functions have few edges to the entry and few edges out of the exit.
-            Cycles::Some if (b == 0 || a == exit) && !random.chance(10) => {}
-            Cycles::Some => list.push((Node(a), Node(b))),
+            CycleKind::Some if (b == 0 || a == exit) && !random.chance(10) => {}
+            CycleKind::Some => list.push((Node(a), Node(b))),
         }
     }
     Graph::new(nodes, Node(0), Node(exit), list).expect("the nodes exist")

@@ -4,7 +4,7 @@
 //! The enumeration interprets a program independently of `trodden_witness`, whose results the tests compare with it. A stack frame of the
 //! interpreter consists of a function, a node, and the number of calls that have been made in this node.
 
-use crate::graphs::{self, Cycles};
+use crate::graphs::{self, CycleKind};
 use crate::random::Random;
 use std::collections::VecDeque;
 use trodden_flow::{Edge, Graph, Node};
@@ -48,7 +48,7 @@ pub fn program(random: &mut Random, functions: u32, nodes: u32, edges: u32, feat
 
 fn random_function(random: &mut Random, id: u32, count: u32, nodes: u32, edges: u32, all: bool) -> WitnessFunction {
     let graph = match random.chance(20) {
-        true => graphs::graph(random, nodes, edges, Cycles::Some),
+        true => graphs::graph(random, nodes, edges, CycleKind::Some),
         false => graph_with_spine(random, nodes, edges),
     };
     let mut function = WitnessFunction::new(format!("f{id}"), graph);
@@ -233,7 +233,7 @@ impl PartialExecution {
             next.push(self.clone());
         }
         if can.unwinds {
-            next.extend(self.clone().unwound_states(program));
+            next.extend(self.clone().states_after_unwinding(program));
         }
         if can.ends_run {
             self.frames.clear();
@@ -244,7 +244,7 @@ impl PartialExecution {
 
     /// Returns all states that can follow when an exception leaves the innermost call: either a landing pad in one of the frames is
     /// entered, or the exception leaves all frames.
-    fn unwound_states(self, program: &WitnessProgram) -> Vec<PartialExecution> {
+    fn states_after_unwinding(self, program: &WitnessProgram) -> Vec<PartialExecution> {
         let mut this = self;
         let mut next = Vec::new();
         while let Some(frame) = this.frames.last().cloned() {

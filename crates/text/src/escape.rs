@@ -5,7 +5,7 @@
 //! line break in a name from the end of a line. Therefore code that inserts a name into a line applies [`escape_line`] to the name.
 
 /// Replacement for unprintable characters.
-pub const REPLACEMENT: char = '\u{fffd}';
+pub const REPLACEMENT_CHARACTER: char = '\u{fffd}';
 
 /// Returns true for control characters, including line breaks, and for bidirectional controls.
 pub fn is_unprintable(c: char) -> bool {
@@ -15,12 +15,12 @@ pub fn is_unprintable(c: char) -> bool {
 
 /// Replaces all unprintable characters in a name, including line breaks and tabs.
 pub fn escape_line(text: &str) -> String {
-    text.chars().map(|c| if is_unprintable(c) { REPLACEMENT } else { c }).collect()
+    text.chars().map(|c| if is_unprintable(c) { REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 /// Replaces all unprintable characters in a text of several lines, except line breaks and tabs.
 pub fn escape_lines(text: &str) -> String {
-    text.chars().map(|c| if is_unprintable(c) && !matches!(c, '\n' | '\t') { REPLACEMENT } else { c }).collect()
+    text.chars().map(|c| if is_unprintable(c) && !matches!(c, '\n' | '\t') { REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 #[cfg(test)]

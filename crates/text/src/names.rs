@@ -8,7 +8,7 @@ use crate::escape;
 
 /// The forms of a function's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Name {
+pub struct DemangledName {
     /// The linkage name, without a leading `\x01`.
     pub linkage: String,
     /// The demangled name, or the linkage name if it cannot be demangled.
@@ -19,26 +19,26 @@ pub struct Name {
     pub short: String,
 }
 
-impl Name {
+impl DemangledName {
     /// Demangles and shortens a linkage name.
-    pub fn from_linkage(linkage: &str) -> Name {
+    pub fn from_linkage(linkage: &str) -> DemangledName {
         let linkage = linkage.strip_prefix('\u{1}').unwrap_or(linkage);
         let (full, qualified, short) = match rustc_demangle::try_demangle(linkage) {
             Ok(rust) => {
                 let full = format!("{rust:#}");
-                let short = shorten_rust(&full);
+                let short = shorten_rust_name(&full);
                 (full.clone(), full, short)
             }
-            Err(_) => match demangle_cpp(linkage) {
+            Err(_) => match demangle_cpp_name(linkage) {
                 Some(full) => {
-                    let (qualified, short) = (abridge_cpp(&full, true), abridge_cpp(&full, false));
+                    let (qualified, short) = (abridge_cpp_name(&full, true), abridge_cpp_name(&full, false));
                     (full, qualified, short)
                 }
                 None => (linkage.to_string(), linkage.to_string(), linkage.to_string()),
             },
         };
         let escaped = |text: String| if text.contains(escape::is_unprintable) { escape::escape_line(&text) } else { text };
-        Name { linkage: linkage.to_string(), full: escaped(full), qualified: escaped(qualified), short: escaped(short) }
+        DemangledName { linkage: linkage.to_string(), full: escaped(full), qualified: escaped(qualified), short: escaped(short) }
     }
 
     /// Returns true if `text` equals one of the four forms.
@@ -56,7 +56,7 @@ impl Name {
 /// Returns a short name for an inlined function, given its names in the debug information: the last two components of the demangled linkage
 /// name, or of `name` if demangling fails.
 pub fn inlined_function_name(name: &str, linkage: &str) -> String {
-    let demangled = Name::from_linkage(linkage);
+    let demangled = DemangledName::from_linkage(linkage);
     let best = if demangled.full == demangled.linkage { name } else { &demangled.short };
     last_components(best, 2).to_string()
 }
@@ -78,7 +78,7 @@ fn last_components(path: &str, number: usize) -> &str {
     path
 }
 
-fn demangle_cpp(linkage: &str) -> Option<String> {
+fn demangle_cpp_name(linkage: &str) -> Option<String> {
     if !linkage.starts_with("_Z") && !linkage.starts_with("___Z") {
         return None;
     }
@@ -86,7 +86,7 @@ fn demangle_cpp(linkage: &str) -> Option<String> {
 }
 
 /// Shortens `ns::Box<int>::put(int const&) const` to `ns::Box<int>::put` if `with_arguments` is true, or else to `ns::Box<..>::put`.
-fn abridge_cpp(full: &str, with_arguments: bool) -> String {
+fn abridge_cpp_name(full: &str, with_arguments: bool) -> String {
     let mut out = String::new();
     let (mut angle, mut round) = (0usize, 0usize);
     let mut rest = full;
@@ -140,7 +140,7 @@ fn abridge_cpp(full: &str, with_arguments: bool) -> String {
 /// If `rest` starts with a token in which `<`, `>`, `(` or `)` is not a bracket, such as `operator<<`, returns this token. `before` is the
 /// text before `rest`.
 fn special_token<'a>(rest: &'a str, before: &str) -> Option<&'a str> {
-    const OPERATORS: [&str; 12] = [
+    const CPP_OPERATORS: [&str; 12] = [
         "operator<<=",
         "operator>>=",
         "operator<=>",
@@ -156,7 +156,7 @@ fn special_token<'a>(rest: &'a str, before: &str) -> Option<&'a str> {
     ];
     const SPECIAL_NAMES: [&str; 2] = ["(anonymous namespace)", "{lambda"];
     let boundary = before.is_empty() || before.ends_with(':');
-    let operator = OPERATORS.iter().find(|o| boundary && rest.starts_with(**o));
+    let operator = CPP_OPERATORS.iter().find(|o| boundary && rest.starts_with(**o));
     let part = SPECIAL_NAMES.iter().find(|p| rest.starts_with(**p));
     operator.or(part).map(|found| match *found {
         "{lambda" => &rest[..rest.find('}').map_or(rest.len(), |at| at + 1)],
@@ -165,16 +165,16 @@ fn special_token<'a>(rest: &'a str, before: &str) -> Option<&'a str> {
 }
 
 /// Shortens `<alloc::vec::Vec<u8> as core::ops::drop::Drop>::drop` to `<Vec as Drop>::drop`.
-fn shorten_rust(full: &str) -> String {
+fn shorten_rust_name(full: &str) -> String {
     let Some(inner) = full.strip_prefix('<') else { return strip_generics(full) };
-    let Some(end) = closing_bracket(inner) else { return full.to_string() };
+    let Some(end) = find_closing_bracket(inner) else { return full.to_string() };
     let (head, tail) = (&inner[..end], &inner[end + 1..]);
     let components: Vec<String> = head.split(" as ").map(|part| last_component(&strip_generics(part))).collect();
     format!("<{}>{}", components.join(" as "), strip_generics(tail))
 }
 
 /// Returns the index of the `>` that closes a `<` immediately before `text`.
-fn closing_bracket(text: &str) -> Option<usize> {
+fn find_closing_bracket(text: &str) -> Option<usize> {
     let mut depth = 1usize;
     let mut before = ' ';
     for (at, c) in text.char_indices() {
@@ -217,14 +217,14 @@ mod tests {
 
     #[test]
     fn plain_names_are_unchanged() {
-        let name = Name::from_linkage("\u{1}main");
+        let name = DemangledName::from_linkage("\u{1}main");
         assert_eq!((name.linkage.as_str(), name.full.as_str(), name.short.as_str()), ("main", "main", "main"));
-        assert_eq!(Name::from_linkage("_Znonsense").full, "_Znonsense");
+        assert_eq!(DemangledName::from_linkage("_Znonsense").full, "_Znonsense");
     }
 
     #[test]
     fn cpp_names_are_shortened() {
-        let name = Name::from_linkage("_ZNSt6vectorIiSaIiEE9push_backERKi");
+        let name = DemangledName::from_linkage("_ZNSt6vectorIiSaIiEE9push_backERKi");
         assert_eq!(name.full, "std::vector<int, std::allocator<int> >::push_back(int const&)");
         assert_eq!(name.short, "std::vector<..>::push_back");
         assert_eq!(name.qualified, "std::vector<int, std::allocator<int> >::push_back");
@@ -233,17 +233,17 @@ mod tests {
 
     #[test]
     fn brackets_of_operators_are_part_of_the_name() {
-        assert_eq!(abridge_cpp("std::ostream& ns::operator<< <int>(std::ostream&, ns::Box<int> const&)", false), "ns::operator<<<..>");
-        assert_eq!(abridge_cpp("std::ostream& ns::operator<< <int>(std::ostream&, ns::Box<int> const&)", true), "ns::operator<<<int>");
+        assert_eq!(abridge_cpp_name("std::ostream& ns::operator<< <int>(std::ostream&, ns::Box<int> const&)", false), "ns::operator<<<..>");
+        assert_eq!(abridge_cpp_name("std::ostream& ns::operator<< <int>(std::ostream&, ns::Box<int> const&)", true), "ns::operator<<<int>");
         assert_eq!(
-            abridge_cpp("void call<std::function<int (char)> >(std::function<int (char)>)", true),
+            abridge_cpp_name("void call<std::function<int (char)> >(std::function<int (char)>)", true),
             "call<std::function<int (char)> >"
         );
-        assert_eq!(abridge_cpp("re2::Regexp::Parse(re2::StringPiece const&)", true), "re2::Regexp::Parse");
-        assert_eq!(abridge_cpp("ns::Call::operator()(int) const", false), "ns::Call::operator()");
-        assert_eq!(abridge_cpp("(anonymous namespace)::twice(int)", false), "(anonymous namespace)::twice");
-        assert_eq!(abridge_cpp("main::{lambda(int)#1}::operator()(int) const", false), "main::{lambda(int)#1}::operator()");
-        assert_eq!(abridge_cpp("std::string const& ns::name<int>(int) const", false), "ns::name<..>");
+        assert_eq!(abridge_cpp_name("re2::Regexp::Parse(re2::StringPiece const&)", true), "re2::Regexp::Parse");
+        assert_eq!(abridge_cpp_name("ns::Call::operator()(int) const", false), "ns::Call::operator()");
+        assert_eq!(abridge_cpp_name("(anonymous namespace)::twice(int)", false), "(anonymous namespace)::twice");
+        assert_eq!(abridge_cpp_name("main::{lambda(int)#1}::operator()(int) const", false), "main::{lambda(int)#1}::operator()");
+        assert_eq!(abridge_cpp_name("std::string const& ns::name<int>(int) const", false), "ns::name<..>");
     }
 
     #[test]
@@ -256,8 +256,8 @@ mod tests {
 
     #[test]
     fn rust_names_lose_hash_and_generics() {
-        assert_eq!(Name::from_linkage("_ZN4core3fmt5write17h0123456789abcdefE").full, "core::fmt::write");
-        assert_eq!(shorten_rust("<alloc::vec::Vec<T> as core::ops::drop::Drop>::drop"), "<Vec as Drop>::drop");
-        assert_eq!(shorten_rust("core::iter::Iterator::map::<u8, fn(u8) -> u8>"), "core::iter::Iterator::map");
+        assert_eq!(DemangledName::from_linkage("_ZN4core3fmt5write17h0123456789abcdefE").full, "core::fmt::write");
+        assert_eq!(shorten_rust_name("<alloc::vec::Vec<T> as core::ops::drop::Drop>::drop"), "<Vec as Drop>::drop");
+        assert_eq!(shorten_rust_name("core::iter::Iterator::map::<u8, fn(u8) -> u8>"), "core::iter::Iterator::map");
     }
 }

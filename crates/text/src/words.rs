@@ -16,18 +16,18 @@ pub fn count(number: u128) -> String {
 }
 
 /// Formats a count in at most five characters: `7`, `12.3k`, `4.56M`.
-pub fn brief(number: u64) -> String {
-    const UNITS: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
+pub fn format_brief_count(number: u64) -> String {
+    const UNIT_SUFFIXES: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
     let (mut value, mut unit) = (number as f64, 0);
-    while value >= 999.5 && unit + 1 < UNITS.len() {
+    while value >= 999.5 && unit + 1 < UNIT_SUFFIXES.len() {
         value /= 1000.0;
         unit += 1;
     }
     match unit {
         0 => number.to_string(),
-        _ if value < 9.995 => format!("{value:.2}{}", UNITS[unit]),
-        _ if value < 99.95 => format!("{value:.1}{}", UNITS[unit]),
-        _ => format!("{value:.0}{}", UNITS[unit]),
+        _ if value < 9.995 => format!("{value:.2}{}", UNIT_SUFFIXES[unit]),
+        _ if value < 99.95 => format!("{value:.1}{}", UNIT_SUFFIXES[unit]),
+        _ => format!("{value:.0}{}", UNIT_SUFFIXES[unit]),
     }
 }
 
@@ -130,7 +130,16 @@ mod tests {
     #[test]
     fn numbers_are_formatted() {
         assert_eq!([count(0), count(999), count(1000), count(1234567)], ["0", "999", "1,000", "1,234,567"]);
-        assert_eq!([brief(999), brief(1000), brief(12_345), brief(999_600), brief(u64::MAX)], ["999", "1.00k", "12.3k", "1.00M", "18.4E"]);
+        assert_eq!(
+            [
+                format_brief_count(999),
+                format_brief_count(1000),
+                format_brief_count(12_345),
+                format_brief_count(999_600),
+                format_brief_count(u64::MAX)
+            ],
+            ["999", "1.00k", "12.3k", "1.00M", "18.4E"]
+        );
         assert_eq!([percent(0.0), percent(1e-9), percent(0.3421), percent(1.0)], ["0%", "<0.1%", "34.2%", "100%"]);
     }
 

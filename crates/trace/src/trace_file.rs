@@ -16,7 +16,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use trodden_binary::linked::split_address;
 use trodden_container::{FILE_HEADER_BYTES, FileKind};
-use trodden_profile::atomic_file::{Access, AtomicFile};
+use trodden_profile::atomic_file::{AtomicFile, FilePermissions};
 
 /// The format of trace files.
 pub const TRACE_FORMAT: TraceFormat = TraceFormat { kind: FileKind::TRACE, version: 7 };
@@ -237,7 +237,7 @@ impl TraceWriter {
     /// Creates a file that only its owner can read. It replaces an existing file of this name once it is finished.
     pub fn create(path: &Path, about: &TraceDescription) -> Result<Self, TraceFileError> {
         let begin = || {
-            let whole = AtomicFile::create_with_access(path, TEMPORARY_FILE_PREFIX, Access::PRIVATE)?;
+            let whole = AtomicFile::create_with_access(path, TEMPORARY_FILE_PREFIX, FilePermissions::OWNER_ONLY)?;
             Ok((whole.file().try_clone()?, whole))
         };
         let (file, whole) = begin().map_err(|source| TraceFileError::Io { path: path.to_owned(), source })?;

@@ -20,28 +20,31 @@ mod trace;
 mod untested;
 mod waits;
 
-pub use branches::Branches;
-pub use building::{Build, Instrument, PathAction, Pgo};
-pub use copies::{CopiesRecording, Division};
-pub use coverage::{Coverage, CoverageFileSelection, CoverageMeasure, CoverageReport, CoverageShow, CoverageThreshold, Covered};
-pub use find::Find;
-pub use fleet::{Aggregate, Fleet, FleetCopies, Pack};
-pub use isolate::Isolate;
+pub use branches::PerfBranchSelection;
+pub use building::{BuildArguments, InstrumentArguments, PathAction, PgoArguments};
+pub use copies::{CopyDivision, RecordCopiesArguments};
+pub use coverage::{
+    CoverageCommand, CoverageFileSelection, CoverageInputArguments, CoverageMeasure, CoverageReportArguments, CoverageShowArguments,
+    CoverageThreshold,
+};
+pub use find::FindArguments;
+pub use fleet::{FleetAggregateArguments, FleetCommand, FleetCopiesArguments, FleetPackArguments};
+pub use isolate::IsolateArguments;
 pub use overview::command_line;
-pub use recording::{Bursts, Import, Record};
-pub use runs::{Cache, Diff, Info, Merge, Runs, RunsCommand};
-pub use segments::Segments;
-pub use show::Show;
-pub use showing::{Advise, Annotate, Export, Format, Report};
-pub use simulate::Simulate;
-pub use suite::{SuiteCommand, SuiteFunctions, SuiteList, SuiteOrder, SuiteRun, TestValue};
-pub use trace::{RepeatPart, Trace, TraceRecord};
-pub use trodden_console::arguments::Parameters;
-pub use trodden_console::arguments::choices::{word, word_for};
-pub use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS};
+pub use recording::{BurstScheduleArguments, ImportArguments, RecordArguments};
+pub use runs::{CacheArguments, DiffArguments, InfoArguments, MergeArguments, RunsArguments, RunsCommand};
+pub use segments::SegmentsArguments;
+pub use show::ShowArguments;
+pub use showing::{AdviseArguments, AnnotateArguments, ExportArguments, ExportFormat, ReportArguments};
+pub use simulate::SimulateArguments;
+pub use suite::{SuiteCommand, SuiteFunctionSelection, SuiteListArguments, SuiteOrderArguments, SuiteRunArguments, TestOrderCriterion};
+pub use trace::{RepeatedRunProperty, TraceCommand, TraceRecordArguments};
+pub use trodden_console::arguments::CountingArguments;
+pub use trodden_console::arguments::choices::{word, word_of_choice};
+pub use trodden_console::arguments::partition::{COPY_STRATEGY_CHOICES, HIT_MEASURE_CHOICES};
 pub use trodden_console::output::Color;
-pub use untested::Untested;
-pub use waits::{Waits, WaitsRecord};
+pub use untested::UntestedArguments;
+pub use waits::{WaitsCommand, WaitsRecordArguments};
 
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
@@ -50,7 +53,7 @@ use std::path::PathBuf;
 /// Counts every acyclic path through every function of a native program, and shows which were taken.
 #[derive(Debug, Parser)]
 #[command(name = "trodden", version, about = "Show which execution paths native programs really \
-    take", max_term_width = 100, after_help = EXAMPLES)]
+    take", max_term_width = 100, after_help = TOP_LEVEL_HELP_EXAMPLES)]
 pub struct Cli {
     /// Colour the output: auto, always or never.
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, hide_possible_values = true)]
@@ -60,14 +63,14 @@ pub struct Cli {
     pub command: Command,
 }
 
-const EXAMPLES: &str = "\
+const TOP_LEVEL_HELP_EXAMPLES: &str = "\
 Examples:
   trodden build -- make            build an instrumented program (Rust: cargo trodden build)
   trodden record -- ./prog args    run it
   trodden report                   show the paths it took
 Exit status: the program's (128+N for signal N), else 0; 1 if a check failed, 2 if trodden failed.";
 
-const DRIVER_HELP: &str = "\
+const COMPILER_DRIVER_HELP: &str = "\
 Environment:
   TRODDEN_CACHE       folder of the unit cache; default $XDG_DATA_HOME/trodden or
                       ~/.local/share/trodden
@@ -88,7 +91,7 @@ settings.";
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Compile or link C with clang, and instrument it; takes clang's arguments.
-    #[command(disable_help_flag = true, after_help = DRIVER_HELP)]
+    #[command(disable_help_flag = true, after_help = COMPILER_DRIVER_HELP)]
     Cc {
         /// Arguments of clang, and --trodden=WORDS (options of `trodden build`, separated by commas).
         ///
@@ -97,7 +100,7 @@ pub enum Command {
         arguments: Vec<OsString>,
     },
     /// Compile or link C++ with clang++, and instrument it; takes clang++'s arguments.
-    #[command(name = "c++", disable_help_flag = true, after_help = DRIVER_HELP)]
+    #[command(name = "c++", disable_help_flag = true, after_help = COMPILER_DRIVER_HELP)]
     Cxx {
         /// Arguments of clang++, and --trodden=WORDS (options of `trodden build`, separated by commas).
         ///
@@ -106,31 +109,31 @@ pub enum Command {
         arguments: Vec<OsString>,
     },
     /// Run a build command with trodden's drivers as its C and C++ compilers.
-    Build(Build),
+    Build(BuildArguments),
     /// Run an instrumented program, or attach to one, and store its profile.
-    Record(Box<Record>),
+    Record(Box<RecordArguments>),
     /// Build, train and rebuild a program: optimise it by the paths of training runs.
-    Pgo(Pgo),
+    Pgo(PgoArguments),
     /// Find the hot paths of an unmodified program with a model of a hardware path profiler.
-    Simulate(Box<Simulate>),
+    Simulate(Box<SimulateArguments>),
     /// Store what was recorded without `record` as a run: raw files, streams, traces, branches.
-    Import(Import),
+    Import(ImportArguments),
     /// Show the hottest paths of a profile, the call tree of a trace, or the causes of waits.
-    Report(Report),
+    Report(ReportArguments),
     /// Show the source of a function with one of its paths marked.
-    Annotate(Annotate),
+    Annotate(AnnotateArguments),
     /// Suggest optimisations based on a run's paths.
-    Advise(Advise),
+    Advise(AdviseArguments),
     /// Find where lines, blocks or calls were executed in a given order.
-    Find(Find),
+    Find(FindArguments),
     /// Show what a thread executed, in order; before a crash if built with --flight-recorder.
-    Show(Show),
+    Show(ShowArguments),
     /// Show path segments across calls: a caller's path up to a call, then the callee's.
-    Segments(Segments),
+    Segments(SegmentsArguments),
     /// Rank the paths that distinguish failing runs from passing ones.
-    Isolate(Isolate),
+    Isolate(IsolateArguments),
     /// Show the paths that a program took in production (in the field) but in no test.
-    Untested(Untested),
+    Untested(UntestedArguments),
     /// Collect untested paths from many users' machines; for complete profiles, use merge.
     #[command(
         subcommand,
@@ -140,9 +143,9 @@ Examples:
   trodden fleet aggregate inbox               merge the reports in a folder
   trodden fleet copies ./prog -k 8 -o parts   copies with low overhead: each counts a part"
     )]
-    Fleet(Fleet),
+    Fleet(FleetCommand),
     /// Export data for other tools: flame graphs, pprof, lcov, Perfetto, clang.
-    Export(Export),
+    Export(ExportArguments),
     /// Report source coverage (lines, branches, MC/DC), and untested combinations of lines.
     #[command(
         subcommand,
@@ -154,7 +157,7 @@ Examples:
   trodden coverage show tests --html pages         pages as genhtml and llvm-cov write them
   trodden export lcov tests -o tests.info"
     )]
-    Coverage(Coverage),
+    Coverage(CoverageCommand),
     /// Run test suites; find redundant tests, and the tests that a change affects.
     #[command(
         subcommand,
@@ -173,17 +176,17 @@ Examples:
 Examples:
   trodden waits record -- mpirun -n 4 ./app && trodden report trodden.waits"
     )]
-    Waits(Waits),
+    Waits(WaitsCommand),
     /// List, remove and group recorded runs.
-    Runs(Runs),
+    Runs(RunsArguments),
     /// Merge the profiles of several runs or machines.
-    Merge(Merge),
+    Merge(MergeArguments),
     /// Compare two profiles, traces or streams: what appeared, vanished, or changed.
-    Diff(Diff),
+    Diff(DiffArguments),
     /// Make a differently instrumented variant of a trodden-built program; needs no sources.
-    Instrument(Instrument),
+    Instrument(InstrumentArguments),
     /// Describe a program, profile or run; without FILE, show where data is stored.
-    Info(Info),
+    Info(InfoArguments),
     /// Record the exact trace of an unmodified, even stripped program: each block, in order.
     #[command(
         subcommand,
@@ -193,9 +196,9 @@ Examples:
   trodden report out.trace      show the call tree
   trodden show out.trace        show the blocks in order"
     )]
-    Trace(Trace),
+    Trace(TraceCommand),
     /// Show or prune the unit cache.
-    Cache(Cache),
+    Cache(CacheArguments),
     /// Check that everything trodden needs is installed.
     Doctor {
         /// Print JSON.

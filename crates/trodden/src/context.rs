@@ -1,12 +1,12 @@
 //! The environment of this process, as a context for the crate `trodden-driver`.
 
-use crate::notes::Progress;
+use crate::notes::ProgressMeter;
 use std::env;
 use std::sync::OnceLock;
 use trodden_driver::DriverContext;
 
 /// Returns the context. The first call reads it from the process.
-pub fn context() -> &'static DriverContext {
+pub fn driver_context() -> &'static DriverContext {
     static CONTEXT: OnceLock<DriverContext> = OnceLock::new();
     CONTEXT.get_or_init(|| DriverContext {
         variables: env::vars_os().collect(),
@@ -14,7 +14,7 @@ pub fn context() -> &'static DriverContext {
         directory: env::current_dir(),
         temporary: env::temp_dir(),
         progress: |total, what| {
-            let progress = Progress::new(total, what);
+            let progress = ProgressMeter::new(total, what);
             Box::new(move || progress.step())
         },
     })

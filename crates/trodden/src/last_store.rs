@@ -1,6 +1,6 @@
 //! Remembers the last used run store, for messages about a missing run store.
 
-use crate::context::context;
+use crate::context::driver_context;
 use crate::notes::note;
 use anyhow::Result;
 use std::fs;
@@ -16,7 +16,7 @@ const LAST_STORE_FILE: &str = "last-run-store";
 
 /// Remembers the run store of the current folder, if it has one.
 pub fn remember_current_store() {
-    let (Some(folder), Ok(cache)) = (locate(Path::new(".")), context().store()) else { return };
+    let (Some(folder), Ok(cache)) = (locate(Path::new(".")), driver_context().store()) else { return };
     // The location only improves messages, so failures are ignored.
     if fs::read(cache.root().join(LAST_STORE_FILE)).is_ok_and(|known| known == folder.as_os_str().as_bytes()) {
         return;
@@ -26,16 +26,16 @@ pub fn remember_current_store() {
 
 /// Returns the last used run store if it still exists.
 pub fn find_last_store() -> Option<PathBuf> {
-    let name = fs::read(context().store().ok()?.root().join(LAST_STORE_FILE)).ok()?;
+    let name = fs::read(driver_context().store().ok()?.root().join(LAST_STORE_FILE)).ok()?;
     Some(PathBuf::from(std::ffi::OsString::from_vec(name))).filter(|folder| folder.is_dir())
 }
 
 /// Prints a command's error. If the command found no run store, also prints where the last used one is.
-pub fn end(done: Result<ExitCode>) -> ExitCode {
+pub fn print_error_and_suggest_store(done: Result<ExitCode>) -> ExitCode {
     if done.as_ref().is_err_and(|error| matches!(error.downcast_ref(), Some(ProfileError::NoStore { .. }))) {
         suggest_last_store();
     }
-    program::finish(done)
+    program::print_error_and_exit_code(done)
 }
 
 fn suggest_last_store() {

@@ -21,7 +21,7 @@ use anyhow::{Error, Result};
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgMatches, FromArgMatches};
 use cli::Cli;
-use context::context;
+use context::driver_context;
 use signal_hook::consts::signal::SIGXFSZ;
 use std::env;
 use std::ffi::OsString;
@@ -45,8 +45,8 @@ pub fn main() -> ExitCode {
     let name = &*called.to_string_lossy().into_owned();
     notes::install_logger();
     survive_file_size_limit();
-    trodden_profile::temporary::set_lock_hook(trodden_launch::temporary::remove_folders_on_signals);
-    last_store::end(run(name, arguments))
+    trodden_profile::temporary::set_registry_lock_hook(trodden_launch::temporary::remove_folders_on_signals);
+    last_store::print_error_and_suggest_store(run(name, arguments))
 }
 
 /// Makes writes beyond the file size limit (`ulimit -f`) fail; otherwise, they would kill trodden. The signal gets a handler instead of
@@ -60,32 +60,32 @@ fn survive_file_size_limit() {
 
 fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
     if name.starts_with("trodden-") || name.starts_with("cargo-") || stand_ins::language_of_compiler(name).is_some() {
-        surroundings::read_variables()?;
+        surroundings::read_environment_variables()?;
     }
     let rest = |from: usize| arguments.get(from..).unwrap_or_default().to_vec();
     match name {
-        "trodden-cc" => return cc::drive(context(), SourceLanguage::C, rest(1)),
-        "trodden-c++" => return cc::drive(context(), SourceLanguage::Cxx, rest(1)),
+        "trodden-cc" => return cc::drive(driver_context(), SourceLanguage::C, rest(1)),
+        "trodden-c++" => return cc::drive(driver_context(), SourceLanguage::Cxx, rest(1)),
         "cargo-trodden" => return commands::cargo(rest(1)),
-        RUSTDOC_DRIVER => return rust::run_rustdoc(context(), &rest(1)),
-        CARGO_RUNNER => return rust::run_program(context(), &rest(1)),
+        RUSTDOC_DRIVER => return rust::run_rustdoc(driver_context(), &rest(1)),
+        CARGO_RUNNER => return rust::run_program(driver_context(), &rest(1)),
         _ => {}
     }
     if let Some(language) = stand_ins::language_of_compiler(name) {
-        return cc::stand_in(context(), name, language, rest(1));
+        return cc::stand_in_for_compiler(driver_context(), name, language, rest(1));
     }
     // Apart from `--help`, all arguments of the compiler drivers are for clang, so clap must not parse them.
     match arguments.get(1).and_then(|a| a.to_str()) {
         Some("cc" | "c++") if arguments.get(2).is_some_and(|a| a == "--help") => print_driver_help(&arguments),
-        Some("cc") => surroundings::read_variables().and_then(|()| cc::drive(context(), SourceLanguage::C, rest(2))),
-        Some("c++") => surroundings::read_variables().and_then(|()| cc::drive(context(), SourceLanguage::Cxx, rest(2))),
+        Some("cc") => surroundings::read_environment_variables().and_then(|()| cc::drive(driver_context(), SourceLanguage::C, rest(2))),
+        Some("c++") => surroundings::read_environment_variables().and_then(|()| cc::drive(driver_context(), SourceLanguage::Cxx, rest(2))),
         _ => {
             let parsed = cli::command_line().try_get_matches_from(arguments);
             match parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches))) {
                 Ok((mut command, matches)) => {
-                    surroundings::read_variables()?;
+                    surroundings::read_environment_variables()?;
                     let choices = LaboratoryChoices::from_environment(&subcommand_words(&matches)).map_err(Error::msg)?;
-                    command.command.apply_choices(&choices)?;
+                    command.command.apply_laboratory_choices(&choices)?;
                     commands::run(command)
                 }
                 // clap also reports `--help` and `--version` as errors.
@@ -120,16 +120,16 @@ fn subcommand_words(matches: &ArgMatches) -> Vec<&str> {
 
 /// The items of this crate that `trodden-lab` uses.
 pub mod laboratory {
-    pub use crate::cli::Untested;
+    pub use crate::cli::UntestedArguments;
     pub use crate::commands::simulate::run as simulate;
-    pub use crate::commands::{SchemeRequest, compare_schemes, hot, recording};
-    pub use crate::context::context;
-    pub use crate::last_store::end;
-    pub use crate::surroundings::{folders, read_variables};
+    pub use crate::commands::{SchemeComparisonRequest, compare_schemes, find_stream_to_read, show_field_counts_of_hot_paths};
+    pub use crate::context::driver_context;
+    pub use crate::last_store::print_error_and_suggest_store;
+    pub use crate::surroundings::{folders, read_environment_variables};
     pub use trodden_report::residual::UntestedOrder;
 
     /// Returns the definition of the command line, for manual pages and completions.
-    pub fn definition() -> clap::Command {
+    pub fn command_line_definition() -> clap::Command {
         <crate::cli::Cli as clap::CommandFactory>::command()
     }
 }
@@ -142,12 +142,12 @@ pub mod fuzzing {
     use std::process::ExitCode;
 
     /// Runs the command with arguments that do not include the program's name. Errors: any error of the command.
-    pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
+    pub fn run_trodden(arguments: Vec<OsString>) -> Result<ExitCode> {
         crate::run("trodden", [OsString::from("trodden")].into_iter().chain(arguments).collect())
     }
 
     /// Parses the text that `otf2-print` prints for an archive's definitions and events. Fails if a line is malformed.
-    pub fn otf2(definitions: &[u8], events: &[u8]) -> Result<()> {
+    pub fn parse_otf2_text(definitions: &[u8], events: &[u8]) -> Result<()> {
         trodden_waits_file::import::read_otf2_text(definitions, events)
     }
 }

@@ -1,6 +1,6 @@
 //! Reads folders and variables from the environment for libraries, which must not read the environment themselves.
 
-use crate::context::context;
+use crate::context::driver_context;
 use anyhow::{Result, ensure};
 use std::env;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ pub fn recording_context() -> RecordingContext {
     RecordingContext {
         directory: env::current_dir().unwrap_or_default(),
         temporary: env::temp_dir(),
-        units: context().store().ok(),
+        units: driver_context().store().ok(),
         withheld: if is_called_by_cargo { COMPILER_VARIABLES.to_vec() } else { Vec::new() },
         test: env::var(TEST_VARIABLE).ok().filter(|name| !name.is_empty()),
     }
@@ -33,7 +33,7 @@ fn folder_of_variable(variable: &str) -> Result<Option<PathBuf>> {
 }
 
 /// Checks the variables that name the run store and the unit cache, and selects the run store. Fails if a variable does not name a folder.
-pub fn read_variables() -> Result<()> {
+pub fn read_environment_variables() -> Result<()> {
     folder_of_variable(CACHE_VARIABLE)?;
     folder_of_variable(RUNS_VARIABLE)?.into_iter().for_each(store::set_store_folder);
     // `STORE_VARIABLE` has no effect if `RUNS_VARIABLE` has already selected a run store.
@@ -43,7 +43,7 @@ pub fn read_variables() -> Result<()> {
 
 /// Returns the folders that the environment selects: unit cache, temporary folder, current folder.
 pub fn folders() -> Folders {
-    Folders { units: context().store().ok(), temporary: env::temp_dir(), current: env::current_dir().unwrap_or_default() }
+    Folders { units: driver_context().store().ok(), temporary: env::temp_dir(), current: env::current_dir().unwrap_or_default() }
 }
 
 /// Environment variable with folders, separated by colons, to which sources were moved after they were compiled.

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::rc::Rc;
 use trodden_binary::{Binary, SourceFrame, SourceLocations};
-use trodden_text::names::Name;
+use trodden_text::names::DemangledName;
 
 /// A function at an address on the stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,7 +109,7 @@ fn is_standard_library_source(file: &str) -> bool {
 /// call should get the same name as an ordinary one.
 fn function_name(frame: &SourceFrame) -> Option<String> {
     let symbol = frame.symbol.as_ref()?;
-    let known = Name::from_linkage(symbol);
+    let known = DemangledName::from_linkage(symbol);
     if known.full == *symbol { frame.function.clone() } else { Some(known.qualified) }
 }
 
@@ -118,7 +118,8 @@ impl SymbolImage {
         let is_own = is_program || !self.binary.path().to_str().is_some_and(is_system_image);
         // Stubs in the procedure linkage table have no symbols. The nearest symbol before them is `_init`, which belongs to another
         // section.
-        let symbol = || self.binary.function_at(address).filter(|f| f.name != "_init").map(|f| Name::from_linkage(&f.name).qualified);
+        let symbol =
+            || self.binary.function_at(address).filter(|f| f.name != "_init").map(|f| DemangledName::from_linkage(&f.name).qualified);
         let chain = self.lines.as_ref().map(|lines| lines.frames(address)).unwrap_or_default();
         if chain.is_empty() {
             return symbol().map(|function| StackFrame { function, file: String::new(), line: 0, is_own }).into_iter().collect();

@@ -5,7 +5,7 @@
 //! create it again. Inside the system, root runs `xtask/dist.sh`, which installs, moves and removes trodden, and an ordinary user runs
 //! `xtask/dist-user.sh`, which builds and records programs.
 
-use super::{DistOptions, Packages, image};
+use super::{BuiltPackages, DistOptions, image};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ const CHECK_SCRIPT_FILES: [&str; 2] = ["xtask/dist.sh", "xtask/dist-user.sh"];
 /// The Debian source package of the program that the check builds and records.
 const SUBJECT_PACKAGE: &str = "bzip2";
 
-struct Mirrors {
+struct DebianMirrors {
     main: String,
     security: String,
 }
@@ -28,11 +28,11 @@ struct Mirrors {
 /// reported early. Fails if the user is not root, or if a package cannot be installed.
 pub fn install_requirements() -> Result<()> {
     ensure!(nix::unistd::geteuid().is_root(), "--check creates Debian systems, which only root can do. Run it as root");
-    packages::ensure(PackagePurpose::Dist)
+    packages::ensure_packages_for(PackagePurpose::Dist)
 }
 
 /// Checks the package and the archive in each of the Debian releases, then the container image, and finally the crates.
-pub fn run(options: &DistOptions, made: &Packages) -> Result<()> {
+pub fn run(options: &DistOptions, made: &BuiltPackages) -> Result<()> {
     let mirrors = choose_mirrors(options)?;
     let folder = steps::target_folder().join("dist-systems");
     fs::create_dir_all(&folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
@@ -53,7 +53,7 @@ pub fn run(options: &DistOptions, made: &Packages) -> Result<()> {
     }
     // This takes longest.
     steps::log_headline("Crates: compiled from what would be published");
-    steps::run(steps::cargo().args(["package", "--locked", "--workspace"]))
+    steps::run(steps::cargo_command().args(["package", "--locked", "--workspace"]))
 }
 
 /// Returns the path of the tar file in which the minimal system of a Debian release is saved for later checks.
@@ -64,9 +64,9 @@ fn saved_system_file(folder: &Path, release: &str) -> PathBuf {
 const ROOT_SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Returns the Debian mirrors from the options. Mirrors without an option default to those of this machine's apt.
-fn choose_mirrors(options: &DistOptions) -> Result<Mirrors> {
+fn choose_mirrors(options: &DistOptions) -> Result<DebianMirrors> {
     if let (Some(main), Some(security)) = (&options.mirror, &options.security_mirror) {
-        return Ok(Mirrors { main: main.clone(), security: security.clone() });
+        return Ok(DebianMirrors { main: main.clone(), security: security.clone() });
     }
     let mut ask = Command::new("apt-get");
     let text = steps::output(ask.args(["indextargets", "--format", "$(REPO_URI) $(CODENAME)", "Created-By: Packages"]))?;
@@ -75,13 +75,13 @@ fn choose_mirrors(options: &DistOptions) -> Result<Mirrors> {
         let found = sources.iter().find(|(_, name)| suits(name)).map(|(uri, _)| (*uri).to_owned());
         named.clone().or(found).with_context(|| format!("this machine's apt has no suitable Debian mirror. Pass {option} URL"))
     };
-    Ok(Mirrors {
+    Ok(DebianMirrors {
         main: of(&options.mirror, "--mirror", &|name| !name.contains('-') && !name.is_empty())?,
         security: of(&options.security_mirror, "--security-mirror", &|name| name.ends_with("-security"))?,
     })
 }
 
-fn create_system(folder: &Path, release: &str, mirrors: &Mirrors) -> Result<PathBuf> {
+fn create_system(folder: &Path, release: &str, mirrors: &DebianMirrors) -> Result<PathBuf> {
     ensure!(
         release.bytes().all(|b| b.is_ascii_lowercase()),
         "`{release}` is not the name of a Debian release: use a name such as `bookworm`"
@@ -106,7 +106,7 @@ fn create_system(folder: &Path, release: &str, mirrors: &Mirrors) -> Result<Path
     Ok(system)
 }
 
-fn copy_inputs(to: &Path, made: &Packages, subject: &Path) -> Result<()> {
+fn copy_inputs(to: &Path, made: &BuiltPackages, subject: &Path) -> Result<()> {
     fs::create_dir_all(to).with_context(|| format!("cannot create the folder {}", to.display()))?;
     let scripts = CHECK_SCRIPT_FILES.map(|script| steps::checkout_root().join(script));
     for file in scripts.iter().chain([&made.package, &made.archive]) {

@@ -13,9 +13,9 @@ use std::process::Command;
 use trodden_corpus::steps;
 
 /// The cargo packages of the programs and libraries to pack.
-pub const PACKAGES: [&str; 5] = ["trodden", "trodden-lab", "trodden-instrument", "trodden-qemu-plugin", "trodden-waits-recorder"];
-pub const LIBRARIES: [&str; 3] = ["libtrodden_instrument.so", "libtrodden_qemu_plugin.so", "libtrodden_waits_recorder.so"];
-pub const PROGRAMS: [&str; 2] = ["trodden", "trodden-lab"];
+pub const SHIPPED_CRATES: [&str; 5] = ["trodden", "trodden-lab", "trodden-instrument", "trodden-qemu-plugin", "trodden-waits-recorder"];
+pub const SHIPPED_LIBRARIES: [&str; 3] = ["libtrodden_instrument.so", "libtrodden_qemu_plugin.so", "libtrodden_waits_recorder.so"];
+pub const SHIPPED_PROGRAMS: [&str; 2] = ["trodden", "trodden-lab"];
 /// The oldest glibc version with which programs linked by zig run: that of RHEL 8.
 const GLIBC_VERSION: &str = "2.28";
 /// Build flags that leave out the parts of SQLite that trodden does not use, such as full-text search and spatial indexes. They are a third
@@ -46,11 +46,11 @@ pub fn run() -> Result<()> {
         let each = machine_folders.iter().zip(&names).map(|(place, name)| format!("{option}{}={name}", place.display()));
         each.collect::<Vec<_>>().join(separator)
     };
-    let mut cargo = steps::cargo();
+    let mut cargo = steps::cargo_command();
     // The feature `bundled` links SQLite and zstd statically, so that the programs do not depend on a distribution's versions of them.
     cargo
         .args(["build", "--locked", "--profile", "dist", "--no-default-features", "--features", "trodden/bundled"])
-        .args(PACKAGES.iter().flat_map(|package| ["--package", package]));
+        .args(SHIPPED_CRATES.iter().flat_map(|package| ["--package", package]));
     // The symbols are stripped by this option because the cargo profile would strip only debug information from packages whose optimisation
     // level it sets. The build ID needs an option because zig's linker does not write one by default.
     let paths = options("--remap-path-prefix=", RUSTFLAGS_SEPARATOR);
@@ -64,7 +64,7 @@ pub fn run() -> Result<()> {
     }
     cargo.env("CFLAGS", options("-ffile-prefix-map=", " ")).env("LIBSQLITE3_FLAGS", SQLITE_FLAGS.join(" "));
     steps::run(&mut cargo)?;
-    let files = LIBRARIES.iter().chain(&PROGRAMS).map(|name| compiled_folder().join(name));
+    let files = SHIPPED_LIBRARIES.iter().chain(&SHIPPED_PROGRAMS).map(|name| compiled_folder().join(name));
     files.into_iter().try_for_each(|file| check_compiled_file(&file, &machine_folders))
 }
 

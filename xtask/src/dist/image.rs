@@ -23,7 +23,7 @@ const IMAGE_NAME: &str = "localhost/trodden";
 pub fn check(folder: &Path, system: &Path, package: &Path) -> Result<()> {
     steps::log_headline("Container image");
     let wanted = [IMAGE_BUILDER.to_owned()];
-    if !steps::is_on_search_path(IMAGE_BUILDER) && !packages::are_offered(&wanted) {
+    if !steps::is_on_search_path(IMAGE_BUILDER) && !packages::are_packages_offered(&wanted) {
         println!("the container image is not built, since this system's package manager does not offer {IMAGE_BUILDER}");
         return Ok(());
     }

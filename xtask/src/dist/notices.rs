@@ -65,13 +65,13 @@ pub fn render_bill_of_materials(version: &str) -> Result<String> {
 }
 
 fn list_crates() -> Result<BTreeSet<ThirdPartyCrate>> {
-    let mut cargo = steps::cargo();
+    let mut cargo = steps::cargo_command();
     cargo.args(["metadata", "--locked", "--format-version=1", "--filter-platform=x86_64-unknown-linux-gnu"]);
     let metadata: Value = serde_json::from_str(&steps::output(&mut cargo)?).context("cannot parse the output of `cargo metadata`")?;
     let of = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
     let packages: BTreeMap<String, &Value> = json_elements(&metadata["packages"]).iter().map(|p| (of(p, "id"), p)).collect();
     let nodes: BTreeMap<String, &Value> = json_elements(&metadata["resolve"]["nodes"]).iter().map(|n| (of(n, "id"), n)).collect();
-    let is_packed = |p: &Value| compile::PACKAGES.contains(&&*of(p, "name"));
+    let is_packed = |p: &Value| compile::SHIPPED_CRATES.contains(&&*of(p, "name"));
     let mut open: Vec<String> = packages.iter().filter(|(_, p)| is_packed(p)).map(|(id, _)| id.clone()).collect();
     let mut seen = BTreeSet::new();
     while let Some(id) = open.pop() {

@@ -1,6 +1,6 @@
 //! Makes the Debian package (with cargo-deb), the rpm package (with rpmbuild) and the archive.
 
-use super::{VERSION, tree};
+use super::{PACKAGE_VERSION, tree};
 use anyhow::{Context, Result};
 use std::fmt::Write;
 use std::fs;
@@ -16,7 +16,7 @@ const REQUIRED_PACKAGES: &str = "$auto, clang-22 | clang-21 | clang-20 | clang-1
 const RECOMMENDED_PACKAGES: &str = "lld-22 | lld-19, llvm-22 | llvm-19";
 /// Debian packages for `trodden simulate`, recording traces, and recording waiting times.
 const SUGGESTED_PACKAGES: &str = "qemu-user, linux-perf, gdb, openmpi-bin | mpich";
-const SUMMARY: &str = "shows which execution paths native programs take";
+const PACKAGE_SUMMARY: &str = "shows which execution paths native programs take";
 const DESCRIPTION: &str = "trodden counts every path of a C, C++ or Rust program exactly, traces
 unmodified programs block by block, models a hardware path profiler,
 and explains the waiting time of processes and threads.
@@ -36,8 +36,8 @@ pub fn make_debian_package(work: &Path, output: &Path, seconds: &str) -> Result<
     // cargo-deb makes a Debian package from a cargo package. This cargo package has no code, only files to pack.
     tree::write_file(&folder.join("src/lib.rs"), b"", 0o644)?;
     tree::write_file(&folder.join("Cargo.toml"), render_manifest(&folder)?.as_bytes(), 0o644)?;
-    let file = output.join(format!("trodden_{VERSION}_amd64.deb"));
-    let mut pack = steps::cargo();
+    let file = output.join(format!("trodden_{PACKAGE_VERSION}_amd64.deb"));
+    let mut pack = steps::cargo_command();
     pack.args(["deb", "--no-build", "--no-strip", "--offline", "--manifest-path"]).arg(folder.join("Cargo.toml"));
     steps::run(pack.arg("--output").arg(&file).env("SOURCE_DATE_EPOCH", seconds))?;
     Ok(file)
@@ -45,7 +45,7 @@ pub fn make_debian_package(work: &Path, output: &Path, seconds: &str) -> Result<
 
 fn install_cargo_deb() -> Result<()> {
     let is_installed = Command::new("cargo").args(["deb", "--version"]).output().is_ok_and(|output| output.status.success());
-    if is_installed { Ok(()) } else { steps::run(steps::cargo().args(["install", "--locked", "cargo-deb"])) }
+    if is_installed { Ok(()) } else { steps::run(steps::cargo_command().args(["install", "--locked", "cargo-deb"])) }
 }
 
 /// Returns the manifest of a cargo package. cargo-deb makes it a Debian package that contains the files in `folder`/usr.
@@ -54,8 +54,8 @@ fn render_manifest(folder: &Path) -> Result<String> {
     add_assets(folder, Path::new("usr"), &mut assets)?;
     // The format `{:?}` quotes these ASCII strings in the same way as TOML.
     Ok(format!(
-        "[package]\nname = \"trodden\"\nversion = {VERSION:?}\nedition = \"2024\"\nlicense = \"MIT OR Apache-2.0\"\n\
-            description = {SUMMARY:?}\n\n[workspace]\n\n[package.metadata.deb]\nmaintainer = {:?}\nrevision = \"\"\n\
+        "[package]\nname = \"trodden\"\nversion = {PACKAGE_VERSION:?}\nedition = \"2024\"\nlicense = \"MIT OR Apache-2.0\"\n\
+            description = {PACKAGE_SUMMARY:?}\n\n[workspace]\n\n[package.metadata.deb]\nmaintainer = {:?}\nrevision = \"\"\n\
             section = \"devel\"\npriority = \"optional\"\ndepends = {REQUIRED_PACKAGES:?}\nrecommends = {RECOMMENDED_PACKAGES:?}\n\
             suggests = {SUGGESTED_PACKAGES:?}\nextended-description = {DESCRIPTION:?}\npreserve-symlinks = true\nassets = [\n{assets}]\n",
         find_maintainer()
@@ -83,7 +83,7 @@ fn add_assets(folder: &Path, path: &Path, assets: &mut String) -> Result<()> {
 
 /// Makes the relocatable archive and returns its path. All files in it get the modification time `seconds` (since 1970).
 pub fn make_archive(work: &Path, output: &Path, seconds: &str) -> Result<PathBuf> {
-    let name = format!("trodden-{VERSION}-x86_64-linux");
+    let name = format!("trodden-{PACKAGE_VERSION}-x86_64-linux");
     tree::create_tree(&work.join(&name))?;
     let file = output.join(format!("{name}.tar.zst"));
     let mut tar = Command::new("tar");
@@ -102,10 +102,10 @@ pub fn make_rpm_package(work: &Path, output: &Path, seconds: &str) -> Result<Opt
     tree::create_tree(&root.join("usr"))?;
     let mut make = Command::new("rpmbuild");
     make.args(["-bb", "--nodeps", "--target", "x86_64", "--define"]).arg(format!("_topdir {}", build.display()));
-    make.arg("--define").arg(format!("trodden_version {VERSION}")).arg("--define").arg(format!("trodden_root {}", root.display()));
+    make.arg("--define").arg(format!("trodden_version {PACKAGE_VERSION}")).arg("--define").arg(format!("trodden_root {}", root.display()));
     make.arg(steps::checkout_root().join("packaging/trodden.spec"));
     steps::run(make.env("SOURCE_DATE_EPOCH", seconds))?;
-    let name = format!("trodden-{VERSION}-1.x86_64.rpm");
+    let name = format!("trodden-{PACKAGE_VERSION}-1.x86_64.rpm");
     let file = output.join(&name);
     fs::copy(build.join("RPMS/x86_64").join(&name), &file).with_context(|| format!("cannot copy {name}"))?;
     Ok(Some(file))

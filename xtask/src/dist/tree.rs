@@ -24,13 +24,13 @@ pub fn create_tree(folder: &Path) -> Result<()> {
         fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
     }
     let compiled = compile::compiled_folder();
-    for name in compile::PROGRAMS {
+    for name in compile::SHIPPED_PROGRAMS {
         copy_with_mode(&compiled.join(name), &folder.join("bin").join(name), 0o755)?;
     }
     for name in LINK_NAMES {
         symlink("trodden", folder.join("bin").join(name)).with_context(|| format!("cannot create the link {name}"))?;
     }
-    for name in compile::LIBRARIES {
+    for name in compile::SHIPPED_LIBRARIES {
         copy_with_mode(&compiled.join(name), &folder.join("lib/trodden").join(name), 0o644)?;
     }
     let share = folder.join("share");
@@ -46,7 +46,7 @@ fn write_manual_pages(compiled: &Path, folder: &Path) -> Result<()> {
     steps::output(Command::new(compiled.join("trodden-lab")).arg("man").arg(folder))?;
     let mut pages: Vec<_> = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     pages.sort();
-    for name in compile::PROGRAMS {
+    for name in compile::SHIPPED_PROGRAMS {
         if !pages.contains(&folder.join(format!("{name}.1"))) {
             bail!("`trodden-lab man` wrote no page {name}.1 to {}", folder.display());
         }

@@ -8,11 +8,11 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 use trodden_corpus::interesting::InterestingBuilds;
-use trodden_corpus::{Corpus, Input, steps};
+use trodden_corpus::{Corpus, CorpusInput, steps};
 
 /// The output of `trodden-oracle interesting`, which compares the two profiles of a program.
 #[derive(Debug, Deserialize)]
-struct OracleFindings {
+struct OracleComparison {
     functions: usize,
     counting_all: usize,
     paths: usize,
@@ -29,7 +29,7 @@ pub struct OracleRow {
     exact: bool,
     /// The result of the comparison. `None` if two runs of the build that counts all paths differ: then the program's paths vary from run
     /// to run, and nothing can be compared.
-    found: Option<OracleFindings>,
+    found: Option<OracleComparison>,
 }
 
 impl OracleRow {
@@ -57,7 +57,7 @@ impl OracleRow {
 pub fn check(corpus: &Corpus, program: &str, options: &OracleOptions, oracle: &Path) -> Result<Vec<OracleRow>> {
     let made = InterestingBuilds::prepare(corpus, program, options.input)?;
     let again = made.run_full_again(corpus)?;
-    let row = |scheme: &str, exact: bool, found: Option<OracleFindings>| OracleRow {
+    let row = |scheme: &str, exact: bool, found: Option<OracleComparison>| OracleRow {
         program: program.to_owned(),
         scheme: scheme.to_owned(),
         exact,
@@ -84,12 +84,12 @@ pub fn check(corpus: &Corpus, program: &str, options: &OracleOptions, oracle: &P
     Ok(rows)
 }
 
-fn compare_profiles(oracle: &Path, full: &Path, interesting: &Path) -> Result<OracleFindings> {
+fn compare_profiles(oracle: &Path, full: &Path, interesting: &Path) -> Result<OracleComparison> {
     let text = steps::output(Command::new(oracle).arg("interesting").args([full, interesting]))?;
     serde_json::from_str(&text).context("cannot read the output of `trodden-oracle interesting`")
 }
 
-pub fn render_page(rows: &[OracleRow], input: Input, interesting: &str) -> Result<String> {
+pub fn render_page(rows: &[OracleRow], input: CorpusInput, interesting: &str) -> Result<String> {
     let date = steps::output(Command::new("date").args(["-u", "+%F"]))?;
     let mut out = format!(
         "# Interesting paths compared with all paths, {}\n\nMeasured by `cargo xtask oracle --scheme`, commit {}, on input {}. Interesting \

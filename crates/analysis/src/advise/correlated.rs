@@ -10,7 +10,7 @@ use super::AdviseOptions;
 use super::nest::enters_loop;
 use super::pairs::{BranchPairs, ContingencyTable};
 use super::statistics::entropy;
-use super::walks::Walks;
+use super::walks::ExecutedPaths;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::{Edge, Node};
 use trodden_unit::BlockKind;
@@ -23,7 +23,7 @@ const MIN_DECIDED_SHARE: f64 = 0.1;
 
 /// A branch whose outcome is decided by an earlier branch on the same path.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Correlated {
+pub struct CorrelatedBranches {
     /// The block of the earlier branch.
     pub earlier: Node,
     /// The block of the later branch.
@@ -99,9 +99,14 @@ pub struct BlocksBetween {
 }
 
 /// Finds all branches of a function that an earlier branch decides.
-pub fn find(walks: &Walks, pairs: &BranchPairs, nest: &BTreeMap<Node, BTreeSet<Node>>, options: &AdviseOptions) -> Vec<Correlated> {
+pub fn find(
+    walks: &ExecutedPaths,
+    pairs: &BranchPairs,
+    nest: &BTreeMap<Node, BTreeSet<Node>>,
+    options: &AdviseOptions,
+) -> Vec<CorrelatedBranches> {
     let remaining_entropy = entropies_after_paths(walks);
-    let mut found: Vec<Correlated> = Vec::new();
+    let mut found: Vec<CorrelatedBranches> = Vec::new();
     for (&later, tables) in &pairs.tables {
         let outcomes: Vec<BranchOutcome> =
             walks.taken_edges(later).into_iter().map(|edge| BranchOutcome { edge, count: walks.edges[edge.index()] }).collect();
@@ -125,7 +130,7 @@ pub fn find(walks: &Walks, pairs: &BranchPairs, nest: &BTreeMap<Node, BTreeSet<N
         if !is_significant {
             continue;
         }
-        found.push(Correlated {
+        found.push(CorrelatedBranches {
             earlier,
             later,
             executions,
@@ -137,7 +142,7 @@ pub fn find(walks: &Walks, pairs: &BranchPairs, nest: &BTreeMap<Node, BTreeSet<N
             information,
             entropy_after_path: remaining_entropy.get(&later).copied().unwrap_or(0.0),
             first_iteration: enters_loop(nest, earlier, later),
-            last_iteration: leaves_loop(walks, nest, earlier, later),
+            last_iteration: leaves_common_loop(walks, nest, earlier, later),
             stretch: find_blocks_between(walks, later, &given),
             given,
         });
@@ -145,7 +150,7 @@ pub fn find(walks: &Walks, pairs: &BranchPairs, nest: &BTreeMap<Node, BTreeSet<N
     found
 }
 
-fn leaves_loop(walks: &Walks, nest: &BTreeMap<Node, BTreeSet<Node>>, earlier: Node, later: Node) -> bool {
+fn leaves_common_loop(walks: &ExecutedPaths, nest: &BTreeMap<Node, BTreeSet<Node>>, earlier: Node, later: Node) -> bool {
     let mut both = nest.values().filter(|body| body.contains(&earlier) && body.contains(&later));
     both.any(|body| walks.taken_edges(later).iter().any(|e| !body.contains(&walks.map.graph.to(*e))))
 }
@@ -186,10 +191,10 @@ fn count_decided(given: &[ConditionalOutcomes]) -> u64 {
 }
 
 /// Returns each branch's conditional entropy, given the complete path before the branch, in bits per execution.
-fn entropies_after_paths(walks: &Walks) -> HashMap<Node, f64> {
+fn entropies_after_paths(walks: &ExecutedPaths) -> HashMap<Node, f64> {
     let mut edges: HashMap<(Node, i64), Vec<(Edge, u64)>> = HashMap::new();
     for walk in &walks.walks {
-        for (at, edge) in walks.decisions(walk) {
+        for (at, edge) in walks.taken_decisions(walk) {
             let taken = edges.entry((walk.blocks[at], walk.sums[at])).or_default();
             match taken.iter_mut().find(|(e, _)| *e == edge) {
                 Some((_, count)) => *count = count.saturating_add(walk.count),
@@ -207,7 +212,7 @@ fn entropies_after_paths(walks: &Walks) -> HashMap<Node, f64> {
     sums.into_iter().map(|(block, (bits, count))| (block, bits / count as f64)).collect()
 }
 
-fn find_blocks_between(walks: &Walks, later: Node, given: &[ConditionalOutcomes]) -> BlocksBetween {
+fn find_blocks_between(walks: &ExecutedPaths, later: Node, given: &[ConditionalOutcomes]) -> BlocksBetween {
     let deciding: BTreeSet<Edge> = given.iter().filter(|g| g.decides.is_some()).map(|g| g.edge).collect();
     let mut blocks = BTreeSet::new();
     for walk in &walks.walks {

@@ -8,16 +8,17 @@
 //! Only loops without inner loops or other cuts are analysed, since otherwise an iteration is not within a single path.
 
 use super::statistics::entropy;
-use super::walks::Walks;
-use super::{AdviseOptions, TEST_INSTRUCTIONS};
+use super::walks::ExecutedPaths;
+use super::{AdviseOptions, INSTRUCTIONS_PER_BRANCH};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::{CutReason, Edge, Node};
 
-/// Share of the iterations that the reported patterns cover. A loop that needs more than [`MAX_PATTERNS`] patterns is not reported.
-const COVERED_SHARE: f64 = 0.9;
-const MAX_PATTERNS: usize = 16;
+/// Share of the iterations that the reported patterns cover. A loop that needs more than [`MAX_PATTERNS_PER_LOOP`] patterns is not
+/// reported.
+const COVERED_ITERATIONS_SHARE: f64 = 0.9;
+const MAX_PATTERNS_PER_LOOP: usize = 16;
 /// Minimum saving, in bits per iteration.
-const MIN_SAVING: f64 = 0.2;
+const MIN_SAVED_BITS_PER_ITERATION: f64 = 0.2;
 /// A branch decides the pattern if, given its outcome, at most this share of the pattern's entropy remains.
 const MAX_REMAINING_SHARE: f64 = 0.2;
 
@@ -41,7 +42,7 @@ pub struct LoopPatterns {
     /// Number of the loop's branches with several executed outcomes.
     pub branches: usize,
     /// A branch that every iteration executes and that nearly decides the pattern.
-    pub split: Option<Split>,
+    pub split: Option<PatternSplitBranch>,
 }
 
 /// A pattern of iterations.
@@ -55,7 +56,7 @@ pub struct LoopPattern {
 
 /// A branch that distinguishes the patterns of its loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Split {
+pub struct PatternSplitBranch {
     /// The branch's block.
     pub block: Node,
     /// Conditional entropy of the patterns, given the branch's outcome, in bits per iteration.
@@ -64,8 +65,8 @@ pub struct Split {
 
 impl LoopPatterns {
     /// Returns an upper bound on the number of instructions that could be saved.
-    pub fn saves(&self) -> u64 {
-        (self.saved_bits() * self.iterations as f64) as u64 * TEST_INSTRUCTIONS
+    pub fn max_saved_instructions(&self) -> u64 {
+        (self.saved_bits() * self.iterations as f64) as u64 * INSTRUCTIONS_PER_BRANCH
     }
 
     /// Returns the total correlation of the branches, in bits per iteration.
@@ -75,14 +76,18 @@ impl LoopPatterns {
 }
 
 /// Finds the loops whose iterations follow few patterns, and whose counts and savings exceed the thresholds.
-pub fn find(walks: &Walks, nest: &BTreeMap<Node, BTreeSet<Node>>, options: &AdviseOptions) -> Vec<LoopPatterns> {
+pub fn find(walks: &ExecutedPaths, nest: &BTreeMap<Node, BTreeSet<Node>>, options: &AdviseOptions) -> Vec<LoopPatterns> {
     let hot = |head: &Node| walks.blocks.get(head.index()).is_some_and(|c| *c >= options.min_count);
     let uncut = nest.iter().filter(|(head, body)| hot(head) && !contains_cut(walks, **head, body));
     let found = uncut.filter_map(|(head, body)| count_patterns(walks, *head, body));
-    found.filter(|l| l.iterations >= options.min_count && l.saved_bits() >= MIN_SAVING && l.patterns.len() <= MAX_PATTERNS).collect()
+    found
+        .filter(|l| {
+            l.iterations >= options.min_count && l.saved_bits() >= MIN_SAVED_BITS_PER_ITERATION && l.patterns.len() <= MAX_PATTERNS_PER_LOOP
+        })
+        .collect()
 }
 
-fn contains_cut(walks: &Walks, head: Node, body: &BTreeSet<Node>) -> bool {
+fn contains_cut(walks: &ExecutedPaths, head: Node, body: &BTreeSet<Node>) -> bool {
     let edge = |e: &Edge| walks.map.graph.edge(*e);
     let inside = |e: &Edge| body.contains(&edge(e).from) && body.contains(&edge(e).to);
     let closes = |(e, reason): &(Edge, CutReason)| *reason == CutReason::Back && edge(e).to == head;
@@ -90,7 +95,7 @@ fn contains_cut(walks: &Walks, head: Node, body: &BTreeSet<Node>) -> bool {
 }
 
 /// Counts the patterns of a loop. An iteration that ends at a call that did not return is not counted.
-fn count_patterns(walks: &Walks, head: Node, body: &BTreeSet<Node>) -> Option<LoopPatterns> {
+fn count_patterns(walks: &ExecutedPaths, head: Node, body: &BTreeSet<Node>) -> Option<LoopPatterns> {
     let mut counts: HashMap<&[Edge], u64> = HashMap::new();
     for walk in &walks.walks {
         let Some(from) = walk.blocks.iter().position(|b| *b == head) else { continue };
@@ -112,7 +117,7 @@ fn count_patterns(walks: &Walks, head: Node, body: &BTreeSet<Node>) -> Option<Lo
     let (split, branches_entropy, distinct) = (branches.find_split(&patterns, entropy), branches.entropy(iterations), patterns.len());
     let mut covered = 0;
     patterns.retain(|p| {
-        let more = (covered as f64) < COVERED_SHARE * iterations as f64;
+        let more = (covered as f64) < COVERED_ITERATIONS_SHARE * iterations as f64;
         covered += p.count;
         more
     });
@@ -135,7 +140,7 @@ struct LoopBranches {
 }
 
 impl LoopBranches {
-    fn new(walks: &Walks, patterns: &[LoopPattern]) -> LoopBranches {
+    fn new(walks: &ExecutedPaths, patterns: &[LoopPattern]) -> LoopBranches {
         let mut edges: BTreeMap<Node, BTreeMap<Edge, u64>> = BTreeMap::new();
         for pattern in patterns {
             for &edge in &pattern.edges {
@@ -153,7 +158,7 @@ impl LoopBranches {
 
     /// Finds the branch whose outcome best predicts an iteration's pattern, among the branches that every iteration executes. Returns
     /// `None` if too much of the patterns' entropy remains once the outcome is known.
-    fn find_split(&self, patterns: &[LoopPattern], uncut: f64) -> Option<Split> {
+    fn find_split(&self, patterns: &[LoopPattern], uncut: f64) -> Option<PatternSplitBranch> {
         let iterations: u64 = patterns.iter().map(|p| p.count).sum();
         let each = self.edges.iter().filter(|(_, counts)| counts.values().sum::<u64>() == iterations && counts.len() < patterns.len());
         let remaining_bits = |counts: &BTreeMap<Edge, u64>| {
@@ -161,7 +166,7 @@ impl LoopBranches {
             counts.iter().map(|(edge, count)| entropy(patterns_with(edge)) * *count as f64).sum::<f64>() / iterations as f64
         };
         let best = each
-            .map(|(block, counts)| Split { block: *block, remaining: remaining_bits(counts) })
+            .map(|(block, counts)| PatternSplitBranch { block: *block, remaining: remaining_bits(counts) })
             .min_by(|a, b| a.remaining.total_cmp(&b.remaining));
         best.filter(|s| s.remaining <= MAX_REMAINING_SHARE * uncut)
     }

@@ -1,5 +1,5 @@
-//! Finds what path counts reveal about a function and edge counts cannot: [`Correlated`] branches, [`LoopPatterns`], [`Redundant`]
-//! computations, and pairs of edges that never occur together ([`NeverTogether`]).
+//! Finds what path counts reveal about a function and edge counts cannot: [`CorrelatedBranches`] branches, [`LoopPatterns`],
+//! [`RedundantBlock`] computations, and pairs of edges that never occur together ([`NeverTogether`]).
 //!
 //! The analyses depend only on a function's map and counts, and consider executed paths only. Paths end at back edges, so correlations
 //! across iterations or across an inner loop are not found. Savings are estimated in executed instructions, under the assumption of an
@@ -15,19 +15,19 @@ mod statistics;
 mod trace;
 mod walks;
 
-pub use correlated::{BlocksBetween, BranchOutcome, ConditionalOutcomes, Correlated};
-pub use loops::{LoopPattern, LoopPatterns, Split};
+pub use correlated::{BlocksBetween, BranchOutcome, ConditionalOutcomes, CorrelatedBranches};
+pub use loops::{LoopPattern, LoopPatterns, PatternSplitBranch};
 pub use nest::natural_loops;
 pub use never::NeverTogether;
-pub use redundant::{OperationSite, Redundant, Repeated};
-pub use walks::{BlockWalk, Walks};
+pub use redundant::{OperationSite, RedundantBlock, RepeatedComputation};
+pub use walks::{ExecutedBlockPath, ExecutedPaths};
 
 use trodden_profile::paths::FunctionPaths;
 use trodden_unit::FunctionMap;
 use trodden_unit::properties::{FunctionProperties, UnitProperties};
 
 /// Number of instructions saved when a branch is decided: a comparison and a jump.
-const TEST_INSTRUCTIONS: u64 = 2;
+const INSTRUCTIONS_PER_BRANCH: u64 = 2;
 
 /// Thresholds of findings.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,11 +47,11 @@ impl Default for AdviseOptions {
 /// Kinds of findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AdviceKind {
-    /// A [`Correlated`] branch.
+    /// A [`CorrelatedBranches`] branch.
     Correlated,
     /// A loop with few iteration patterns ([`LoopPatterns`]).
     Loop,
-    /// Computations whose result is already available ([`Redundant`]).
+    /// Computations whose result is already available ([`RedundantBlock`]).
     Redundant,
     /// Two frequent edges that never occur on the same path ([`NeverTogether`]).
     Never,
@@ -77,11 +77,11 @@ pub struct AdviceFinding {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Advice {
     /// A branch that an earlier branch decides.
-    Correlated(Correlated),
+    Correlated(CorrelatedBranches),
     /// A loop with few iteration patterns.
     Loop(LoopPatterns),
     /// Computations whose result is already available.
-    Redundant(Redundant),
+    Redundant(RedundantBlock),
     /// Edges that never occur on the same path.
     Never(NeverTogether),
 }
@@ -98,7 +98,7 @@ impl AdviceFinding {
     }
 
     /// Returns the negated decimal logarithm of the probability that a [`NeverTogether`] is due to chance, or 0 for other kinds.
-    pub fn surprise(&self) -> f64 {
+    pub fn surprise_score(&self) -> f64 {
         match &self.advice {
             Advice::Never(never) => never.surprise,
             _ => 0.0,
@@ -114,19 +114,25 @@ pub fn advise(
     properties: Option<(&UnitProperties, &FunctionProperties)>,
     options: &AdviseOptions,
 ) -> Vec<AdviceFinding> {
-    let walks = Walks::new(map, paths);
+    let walks = ExecutedPaths::new(map, paths);
     let pairs = pairs::BranchPairs::from_walks(&walks);
     let nest = nest::natural_loops(map);
     let correlated = correlated::find(&walks, &pairs, &nest, options);
     let never = never::find(&walks, &pairs, &nest, &correlated, options);
-    let mut findings: Vec<AdviceFinding> =
-        correlated.into_iter().map(|c| AdviceFinding { saves: c.decided * TEST_INSTRUCTIONS, advice: Advice::Correlated(c) }).collect();
-    findings.extend(loops::find(&walks, &nest, options).into_iter().map(|l| AdviceFinding { saves: l.saves(), advice: Advice::Loop(l) }));
+    let mut findings: Vec<AdviceFinding> = correlated
+        .into_iter()
+        .map(|c| AdviceFinding { saves: c.decided * INSTRUCTIONS_PER_BRANCH, advice: Advice::Correlated(c) })
+        .collect();
+    findings.extend(
+        loops::find(&walks, &nest, options)
+            .into_iter()
+            .map(|l| AdviceFinding { saves: l.max_saved_instructions(), advice: Advice::Loop(l) }),
+    );
     if let Some((unit, function)) = properties {
         let redundant = redundant::find(&walks, unit, function, options);
-        findings.extend(redundant.into_iter().map(|r| AdviceFinding { saves: r.saves(), advice: Advice::Redundant(r) }));
+        findings.extend(redundant.into_iter().map(|r| AdviceFinding { saves: r.max_saved_instructions(), advice: Advice::Redundant(r) }));
     }
     findings.extend(never.into_iter().map(|n| AdviceFinding { saves: 0, advice: Advice::Never(n) }));
-    findings.sort_by(|a, b| b.saves.cmp(&a.saves).then_with(|| b.surprise().total_cmp(&a.surprise())));
+    findings.sort_by(|a, b| b.saves.cmp(&a.saves).then_with(|| b.surprise_score().total_cmp(&a.surprise_score())));
     findings
 }

@@ -3,21 +3,21 @@
 //! The branch of the second edge was executed after the first edge, so the graph has a path with both edges. If the two were independent,
 //! that path would have been executed many times. Either no test covers the case, or it is impossible although there is code for it; only
 //! the source can tell. For each second edge, the first edge whose absence is least likely to be chance is reported. Branches with a
-//! [`Correlated`] finding are skipped.
+//! [`CorrelatedBranches`] finding are skipped.
 
 use super::AdviseOptions;
-use super::correlated::Correlated;
+use super::correlated::CorrelatedBranches;
 use super::nest::enters_loop;
 use super::pairs::BranchPairs;
 use super::statistics::surprise_of_empty_draw;
-use super::walks::Walks;
+use super::walks::ExecutedPaths;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::{Edge, Node};
 
 /// Minimum expected number of executions of both edges on the same path, if the edges were independent.
-const MIN_EXPECTED: f64 = 100.0;
+const MIN_EXPECTED_EXECUTIONS: f64 = 100.0;
 /// Minimum share that the second edge has of its branch's executions. A rarer edge is an exception rather than a normal case.
-const MIN_SECOND_SHARE: f64 = 0.01;
+const MIN_SECOND_EDGE_SHARE: f64 = 0.01;
 /// Minimum share of the second branch's executions that come after the first edge.
 const MIN_SHARE_AFTER_FIRST: f64 = 0.05;
 
@@ -44,10 +44,10 @@ pub struct NeverTogether {
 
 /// Finds all pairs of edges in a function that are frequent but never occur together.
 pub fn find(
-    walks: &Walks,
+    walks: &ExecutedPaths,
     pairs: &BranchPairs,
     nest: &BTreeMap<Node, BTreeSet<Node>>,
-    excluded: &[Correlated],
+    excluded: &[CorrelatedBranches],
     options: &AdviseOptions,
 ) -> Vec<NeverTogether> {
     let excluded: BTreeSet<Node> = excluded.iter().map(|c| c.later).collect();
@@ -57,7 +57,7 @@ pub fn find(
         let executions: u64 = edges.iter().map(|e| walks.edges[e.index()]).sum();
         for second in edges {
             let second_count = walks.edges[second.index()];
-            if second_count < options.min_count || (second_count as f64) < MIN_SECOND_SHARE * executions as f64 {
+            if second_count < options.min_count || (second_count as f64) < MIN_SECOND_EDGE_SHARE * executions as f64 {
                 continue;
             }
             let mut best: Option<NeverTogether> = None;
@@ -79,7 +79,7 @@ pub fn find(
                         expected,
                         surprise,
                     };
-                    if expected >= MIN_EXPECTED && best.as_ref().is_none_or(|b| surprise > b.surprise) {
+                    if expected >= MIN_EXPECTED_EXECUTIONS && best.as_ref().is_none_or(|b| surprise > b.surprise) {
                         best = Some(never);
                     }
                 }

@@ -1,6 +1,6 @@
 //! Counts, for each pair of branches, how often each combination of their outcomes occurred on the same path.
 
-use super::walks::Walks;
+use super::walks::ExecutedPaths;
 use std::collections::{BTreeMap, HashMap};
 use trodden_flow::{Edge, Node};
 
@@ -19,10 +19,10 @@ pub struct ContingencyTable {
 }
 
 impl BranchPairs {
-    pub fn from_walks(walks: &Walks) -> BranchPairs {
+    pub fn from_walks(walks: &ExecutedPaths) -> BranchPairs {
         let mut cells: HashMap<(Edge, Edge), (u64, u128)> = HashMap::new();
         for walk in &walks.walks {
-            let decisions: Vec<(usize, Edge)> = walks.decisions(walk).collect();
+            let decisions: Vec<(usize, Edge)> = walks.taken_decisions(walk).collect();
             for (i, &(to, later)) in decisions.iter().enumerate() {
                 for &(from, earlier) in &decisions[..i] {
                     let cell = cells.entry((earlier, later)).or_default();

@@ -9,7 +9,7 @@
 
 use super::AdviseOptions;
 use super::trace::{StepPosition, StepResult, ValueTracer};
-use super::walks::Walks;
+use super::walks::ExecutedPaths;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::{DagEdge, Node, Origin};
 use trodden_unit::SourcePosition;
@@ -18,11 +18,11 @@ use trodden_unit::properties::{BlockAction, FunctionProperties, OperationId, Uni
 /// Minimum share of executions that already have the result.
 const MIN_REDUNDANT_SHARE: f64 = 0.9;
 /// Maximum number of steps analysed per function. Further paths are assumed to have no redundancy.
-const MAX_STEPS: u64 = 40_000_000;
+const MAX_TRACED_STEPS: u64 = 40_000_000;
 
 /// A block that computes results that nearly all executions already have.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Redundant {
+pub struct RedundantBlock {
     /// The block.
     pub block: Node,
     /// Number of executions of the block.
@@ -33,12 +33,12 @@ pub struct Redundant {
     /// reusing them.
     pub unavoidable: bool,
     /// The repeated computations.
-    pub repeated: Vec<Repeated>,
+    pub repeated: Vec<RepeatedComputation>,
 }
 
 /// A repeated computation or load.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Repeated {
+pub struct RepeatedComputation {
     /// The repeated operation.
     pub at: OperationSite,
     /// LLVM opcode and type, such as `load i32` or `mul i64`.
@@ -62,15 +62,15 @@ pub struct OperationSite {
     pub position: Option<SourcePosition>,
 }
 
-impl Redundant {
+impl RedundantBlock {
     /// Returns an upper bound on the number of instructions that could be saved.
-    pub fn saves(&self) -> u64 {
+    pub fn max_saved_instructions(&self) -> u64 {
         self.repeated.iter().map(|r| r.found.saturating_add(r.constant)).sum()
     }
 }
 
-pub fn find(walks: &Walks, unit: &UnitProperties, properties: &FunctionProperties, options: &AdviseOptions) -> Vec<Redundant> {
-    let mut blocks: BTreeMap<Node, Vec<Repeated>> = BTreeMap::new();
+pub fn find(walks: &ExecutedPaths, unit: &UnitProperties, properties: &FunctionProperties, options: &AdviseOptions) -> Vec<RedundantBlock> {
+    let mut blocks: BTreeMap<Node, Vec<RepeatedComputation>> = BTreeMap::new();
     for (place, tally) in tally_steps(walks, unit, properties) {
         let executions = walks.blocks[place.0.index()];
         let saved = tally.found.values().sum::<u64>() + tally.constant;
@@ -78,11 +78,17 @@ pub fn find(walks: &Walks, unit: &UnitProperties, properties: &FunctionPropertie
         if saved < options.min_count || (saved as f64) < MIN_REDUNDANT_SHARE * executions as f64 || is_cheap(operation) {
             continue;
         }
-        let mut from: Vec<(OperationSite, u64)> = tally.found.iter().map(|(p, count)| (operation_site(properties, *p), *count)).collect();
+        let mut from: Vec<(OperationSite, u64)> =
+            tally.found.iter().map(|(p, count)| (describe_operation_site(properties, *p), *count)).collect();
         from.sort_by_key(|(site, count)| (std::cmp::Reverse(*count), site.block, site.step));
         let found = tally.found.values().sum();
-        let repeated =
-            Repeated { at: operation_site(properties, place), operation: operation.clone(), found, constant: tally.constant, from };
+        let repeated = RepeatedComputation {
+            at: describe_operation_site(properties, place),
+            operation: operation.clone(),
+            found,
+            constant: tally.constant,
+            from,
+        };
         blocks.entry(place.0).or_default().push(repeated);
     }
     blocks.into_iter().filter_map(|(block, repeated)| build_finding(walks, block, repeated)).collect()
@@ -96,14 +102,14 @@ struct StepTally {
     constant: u64,
 }
 
-fn tally_steps(walks: &Walks, unit: &UnitProperties, properties: &FunctionProperties) -> BTreeMap<StepPosition, StepTally> {
+fn tally_steps(walks: &ExecutedPaths, unit: &UnitProperties, properties: &FunctionProperties) -> BTreeMap<StepPosition, StepTally> {
     let mut tallies: BTreeMap<StepPosition, StepTally> = BTreeMap::new();
     let mut tracer = ValueTracer::new(unit, properties);
     let mut steps = 0;
     for walk in &walks.walks {
         let length = |b: &Node| properties.blocks.get(b.index()).map_or(0, |b| b.steps.len() as u64);
         steps += walk.blocks.iter().map(length).sum::<u64>();
-        if steps > MAX_STEPS {
+        if steps > MAX_TRACED_STEPS {
             break;
         }
         tracer.trace_path(walk, |place, finds| match finds {
@@ -117,7 +123,7 @@ fn tally_steps(walks: &Walks, unit: &UnitProperties, properties: &FunctionProper
 
 /// Builds the finding for a block. Values that every path computes and no write can change are omitted, because the compiler reuses them
 /// itself.
-fn build_finding(walks: &Walks, block: Node, mut repeated: Vec<Repeated>) -> Option<Redundant> {
+fn build_finding(walks: &ExecutedPaths, block: Node, mut repeated: Vec<RepeatedComputation>) -> Option<RedundantBlock> {
     repeated.retain(|r| r.operation.starts_with("load ") || !is_computed_on_every_path(walks, block, [r]));
     repeated.sort_by_key(|r| r.at.step);
     let mut sources: BTreeMap<Node, u64> = BTreeMap::new();
@@ -126,15 +132,15 @@ fn build_finding(walks: &Walks, block: Node, mut repeated: Vec<Repeated>) -> Opt
     }
     let earlier = sources.iter().max_by_key(|(_, count)| **count).map_or(block, |(b, _)| *b);
     let unavoidable = is_computed_on_every_path(walks, block, &repeated);
-    (!repeated.is_empty()).then(|| Redundant { block, executions: walks.blocks[block.index()], earlier, unavoidable, repeated })
+    (!repeated.is_empty()).then(|| RedundantBlock { block, executions: walks.blocks[block.index()], earlier, unavoidable, repeated })
 }
 
-fn is_computed_on_every_path<'r>(walks: &Walks, block: Node, repeated: impl IntoIterator<Item = &'r Repeated>) -> bool {
+fn is_computed_on_every_path<'r>(walks: &ExecutedPaths, block: Node, repeated: impl IntoIterator<Item = &'r RepeatedComputation>) -> bool {
     let sources: BTreeSet<Node> = repeated.into_iter().flat_map(|r| &r.from).map(|(site, _)| site.block).collect();
-    !sources.is_empty() && !is_reached_without(walks, block, &sources)
+    !sources.is_empty() && !is_reached_avoiding_blocks(walks, block, &sources)
 }
 
-fn is_reached_without(walks: &Walks, block: Node, others: &BTreeSet<Node>) -> bool {
+fn is_reached_avoiding_blocks(walks: &ExecutedPaths, block: Node, others: &BTreeSet<Node>) -> bool {
     let dag: Vec<DagEdge> = walks.map.dag.iter().map(|origin| origin.dag_edge(&walks.map.graph)).collect();
     let entered = dag.iter().filter(|e| matches!(e.origin, Origin::Enter(_))).map(|e| e.to);
     let mut stack: Vec<Node> = entered.chain([Node(0)]).filter(|b| !others.contains(b)).collect();
@@ -152,7 +158,7 @@ fn is_reached_without(walks: &Walks, block: Node, others: &BTreeSet<Node>) -> bo
     false
 }
 
-fn operation_site(properties: &FunctionProperties, (block, step): StepPosition) -> OperationSite {
+fn describe_operation_site(properties: &FunctionProperties, (block, step): StepPosition) -> OperationSite {
     let position = properties.blocks[block.index()].steps[step as usize].position;
     OperationSite { block, step, position }
 }

@@ -5,7 +5,7 @@
 //! along the path. Two values share a number only if they are equal whenever the path is executed. A store makes its value known to later
 //! loads and invalidates memory that may overlap. A call that may write invalidates all memory that is not constant.
 
-use super::walks::BlockWalk;
+use super::walks::ExecutedBlockPath;
 use std::collections::HashMap;
 use trodden_flow::Node;
 use trodden_unit::properties::*;
@@ -78,7 +78,7 @@ impl<'a> ValueTracer<'a> {
         }
     }
 
-    pub fn trace_path(&mut self, walk: &BlockWalk, mut visit: impl FnMut(StepPosition, StepResult)) {
+    pub fn trace_path(&mut self, walk: &ExecutedBlockPath, mut visit: impl FnMut(StepPosition, StepResult)) {
         self.reset();
         let function = self.function;
         for (at, &block) in walk.blocks.iter().enumerate() {
@@ -107,7 +107,8 @@ impl<'a> ValueTracer<'a> {
     /// Assigns the phi nodes of a block. All incoming values are read before any node is assigned.
     fn assign_phis(&mut self, phis: &[Phi], before: Node) {
         let incoming = |p: &Phi| p.incoming.iter().find(|(from, _)| *from == before).map(|(_, value)| (p.result, *value));
-        let values: Vec<(ValueId, ValueNumber)> = phis.iter().filter_map(incoming).map(|(result, v)| (result, self.number_of(v))).collect();
+        let values: Vec<(ValueId, ValueNumber)> =
+            phis.iter().filter_map(incoming).map(|(result, v)| (result, self.value_number_of(v))).collect();
         values.into_iter().for_each(|(result, number)| self.assign(result, number));
     }
 
@@ -134,7 +135,7 @@ impl<'a> ValueTracer<'a> {
     }
 
     fn number_computation(&mut self, result: ValueId, operation: OperationId, operands: &[ValueId], place: StepPosition) -> StepResult {
-        let mut key: Vec<ValueNumber> = operands.iter().map(|o| self.number_of(*o)).collect();
+        let mut key: Vec<ValueNumber> = operands.iter().map(|o| self.value_number_of(*o)).collect();
         if self.commutes[operation.0 as usize] {
             key.sort_unstable();
         }
@@ -155,7 +156,7 @@ impl<'a> ValueTracer<'a> {
 
     /// Numbers an address with a constant offset. Equal offsets from the same root get the same number.
     fn number_address(&mut self, base: ValueId, bytes: i64) -> ValueNumber {
-        let from = self.number_of(base);
+        let from = self.value_number_of(base);
         let NumberProperties { root, bytes: so_far, constant, .. } = self.known[from as usize];
         let (root, distance) = so_far.map_or((from, bytes), |b| (root, b.wrapping_add(bytes)));
         if let Some(&known) = self.addresses.get(&(root, distance)) {
@@ -179,7 +180,7 @@ impl<'a> ValueTracer<'a> {
         constant: bool,
         place: StepPosition,
     ) -> StepResult {
-        let address = self.number_of(access.address);
+        let address = self.value_number_of(access.address);
         let is_known = |c: &&MemoryCell| {
             c.operation == operation && self.is_same_address(c.address, address) && self.remains_valid_for(c.access.class, access.class)
         };
@@ -196,7 +197,7 @@ impl<'a> ValueTracer<'a> {
     }
 
     fn record_store(&mut self, value: ValueId, operation: OperationId, access: AccessedMemory, place: StepPosition) {
-        let (address, content) = (self.number_of(access.address), self.number_of(value));
+        let (address, content) = (self.value_number_of(access.address), self.value_number_of(value));
         let mut memory = std::mem::take(&mut self.memory);
         memory.retain(|cell| cell.constant || !self.may_alias((cell.address, cell.access), (address, access)));
         memory.push(MemoryCell { address, operation, access, content, from: place, constant: false });
@@ -239,7 +240,7 @@ impl<'a> ValueTracer<'a> {
             || self.enclosing_classes(a).last() != self.enclosing_classes(b).last()
     }
 
-    fn number_of(&self, value: ValueId) -> ValueNumber {
+    fn value_number_of(&self, value: ValueId) -> ValueNumber {
         self.numbers[value.0 as usize].unwrap_or(value.0)
     }
 

@@ -5,11 +5,11 @@ use trodden_profile::paths::{CountedPath, FunctionPaths};
 use trodden_unit::{EdgeKind, FunctionMap};
 
 /// All executed paths of a function, complete and unfinished.
-pub struct Walks<'a> {
+pub struct ExecutedPaths<'a> {
     /// The function.
     pub map: &'a FunctionMap,
     /// The executed paths, most frequent first.
-    pub walks: Vec<BlockWalk>,
+    pub walks: Vec<ExecutedBlockPath>,
     /// Number of executions of each block.
     pub blocks: Vec<u64>,
     /// Number of executions of each edge.
@@ -20,7 +20,7 @@ pub struct Walks<'a> {
 
 /// An executed path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BlockWalk {
+pub struct ExecutedBlockPath {
     /// The path's number.
     pub id: u64,
     /// Number of executions.
@@ -34,13 +34,13 @@ pub struct BlockWalk {
     pub sums: Vec<i64>,
 }
 
-impl<'a> Walks<'a> {
+impl<'a> ExecutedPaths<'a> {
     /// Collects the executed paths.
-    pub fn new(map: &'a FunctionMap, paths: &FunctionPaths) -> Walks<'a> {
+    pub fn new(map: &'a FunctionMap, paths: &FunctionPaths) -> ExecutedPaths<'a> {
         let executed = paths.all().filter(|p| p.is_complete() || p.count > 0);
-        let mut walks = Walks {
+        let mut walks = ExecutedPaths {
             map,
-            walks: executed.map(|path| BlockWalk::new(map, path)).collect(),
+            walks: executed.map(|path| ExecutedBlockPath::new(map, path)).collect(),
             blocks: vec![0; map.blocks.len()],
             edges: vec![0; map.graph.edge_count()],
             deciding: EdgeSet::empty(map.graph.edge_count()),
@@ -59,7 +59,7 @@ impl<'a> Walks<'a> {
     }
 
     /// Iterates over the decisions on a path: for each block with several executed outcomes, the block's index and the edge taken.
-    pub fn decisions<'w>(&'w self, walk: &'w BlockWalk) -> impl DoubleEndedIterator<Item = (usize, Edge)> + use<'w, 'a> {
+    pub fn taken_decisions<'w>(&'w self, walk: &'w ExecutedBlockPath) -> impl DoubleEndedIterator<Item = (usize, Edge)> + use<'w, 'a> {
         walk.edges.iter().copied().enumerate().filter(|(_, e)| self.deciding.contains(*e))
     }
 
@@ -74,8 +74,8 @@ impl<'a> Walks<'a> {
     }
 }
 
-impl BlockWalk {
-    fn new(map: &FunctionMap, path: CountedPath) -> BlockWalk {
+impl ExecutedBlockPath {
+    fn new(map: &FunctionMap, path: CountedPath) -> ExecutedBlockPath {
         let (mut edges, mut sums, mut sum) = (Vec::new(), Vec::new(), 0i64);
         for edge in path.path {
             let origin = map.dag[edge.index()];
@@ -91,7 +91,7 @@ impl BlockWalk {
         if sums.len() < path.blocks.len() {
             sums.push(sum);
         }
-        BlockWalk { id: path.id, count: path.executions(), blocks: path.blocks.to_vec(), edges, sums }
+        ExecutedBlockPath { id: path.id, count: path.executions(), blocks: path.blocks.to_vec(), edges, sums }
     }
 }
 

@@ -5,24 +5,24 @@
 //!
 //! The counts do not tell which pieces followed each other, but they give a lower bound: if `total` executions pass from piece to piece at
 //! a block, `a` of them along the chain so far and `b` along its next piece, then at least `a + b - total` take both. If no chain of
-//! executed pieces matches, no path did. After `MAX_CHAINS` chains, the search ends undecided.
+//! executed pieces matches, no path did. After `MAX_PIECE_CHAINS` chains, the search ends undecided.
 
-use super::{ExpressionSequence, Gap, Matcher, PathExpression};
+use super::{AllowedBlocksBetween, ExpressionSequence, PathExpression, PathMatcher};
 use std::collections::HashMap;
 use trodden_flow::{CutReason, Edge, Node};
 use trodden_profile::paths::{CountedPath, FunctionPaths, PathEnd, PathStart};
 use trodden_unit::FunctionMap;
 
-const MAX_CHAINS: usize = 200_000;
+const MAX_PIECE_CHAINS: usize = 200_000;
 
 /// Identifies a piece of a path by whether it was completed and by its path number.
-pub type PathPiece = (bool, u64);
+pub type PathPieceKey = (bool, u64);
 
 /// Pieces of a path that were executed one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chain {
+pub struct PathPieceChain {
     /// The pieces in order.
-    pub pieces: Vec<PathPiece>,
+    pub pieces: Vec<PathPieceKey>,
     /// Lower bound on the number of executions of the whole chain.
     pub min_count: u64,
     /// Blocks of all pieces.
@@ -33,7 +33,7 @@ pub struct Chain {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JoinedPaths {
     /// Matching chains that were certainly executed.
-    pub certain: Vec<Chain>,
+    pub certain: Vec<PathPieceChain>,
     /// True if other matching chains may have been executed.
     pub is_undecided: bool,
 }
@@ -67,7 +67,7 @@ impl PathExpression {
     /// Returns true if one piece of a path is not enough to decide a match. An excluded place may be on a different piece, and a piece that
     /// begins at a loop head or at the function's entry may also be the rest of a different path.
     pub fn needs_whole_paths(&self, function: &FunctionMap) -> bool {
-        let excludes = |gap: &Gap| matches!(gap, Gap::Without(places) if !places.is_empty());
+        let excludes = |gap: &AllowedBlocksBetween| matches!(gap, AllowedBlocksBetween::Without(places) if !places.is_empty());
         let is_uncertain = |(cut, _): &(Edge, CutReason)| {
             function.graph.get_edge(*cut).is_some_and(|e| {
                 let (joins, other) = find_cuts_to(function, e.to);
@@ -84,11 +84,19 @@ impl PathExpression {
 }
 
 /// Searches for matching chains of executed pieces.
-pub fn join(matcher: &Matcher, function: &FunctionMap, paths: &FunctionPaths) -> JoinedPaths {
+pub fn join(matcher: &PathMatcher, function: &FunctionMap, paths: &FunctionPaths) -> JoinedPaths {
     let pieces = paths.all().filter(|p| p.count > 0 && !p.blocks.is_empty()).collect();
     let (starting_at, total, joined) = (HashMap::new(), HashMap::new(), HashMap::new());
-    let mut search =
-        JoinSearch { matcher, function, starting_at, total, joined, remaining_chains: MAX_CHAINS, found: JoinedPaths::default(), pieces };
+    let mut search = JoinSearch {
+        matcher,
+        function,
+        starting_at,
+        total,
+        joined,
+        remaining_chains: MAX_PIECE_CHAINS,
+        found: JoinedPaths::default(),
+        pieces,
+    };
     let mut arrivals: HashMap<Node, i128> = HashMap::new();
     for (at, part) in search.pieces.iter().enumerate() {
         if let Some((to, is_join)) = cut_target(function, part.end) {
@@ -121,7 +129,7 @@ fn cut_target(function: &FunctionMap, end: Option<PathEnd>) -> Option<(Node, boo
 }
 
 struct JoinSearch<'s> {
-    matcher: &'s Matcher<'s>,
+    matcher: &'s PathMatcher<'s>,
     function: &'s FunctionMap,
     pieces: Vec<CountedPath<'s>>,
     /// The pieces that begin after a cut, by first block.
@@ -173,7 +181,7 @@ impl JoinSearch<'_> {
         match u64::try_from(at_least) {
             Ok(min_count @ 1..) => {
                 let pieces = chain.iter().map(|at| (self.pieces[*at].is_complete(), self.pieces[*at].id)).collect();
-                self.found.certain.push(Chain { pieces, min_count, blocks });
+                self.found.certain.push(PathPieceChain { pieces, min_count, blocks });
             }
             _ => self.found.is_undecided = true,
         }

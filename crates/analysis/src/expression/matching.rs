@@ -3,7 +3,7 @@
 //! The matcher goes through the places in order. For each place, it computes the blocks of the path to which the place can be assigned,
 //! given the candidates for the previous place. Each place takes time linear in the path's length.
 
-use super::{Begin, BlockSet, End, ExpressionSequence, Gap, PathExpression};
+use super::{AllowedBlocksBetween, ExpressionPlace, ExpressionSequence, PathExpression, RequiredPathBegin, RequiredPathEnd};
 use std::collections::HashMap;
 use trodden_flow::{CutReason, Edge, Node};
 use trodden_profile::paths::{PathEnd, PathStart};
@@ -11,32 +11,32 @@ use trodden_unit::{FunctionMap, SourcePosition, UnitMap};
 
 /// A path expression, prepared for matching the paths of one function.
 #[derive(Debug)]
-pub struct Matcher<'a> {
+pub struct PathMatcher<'a> {
     expression: &'a PathExpression,
     function: &'a FunctionMap,
     /// For each place in the expression, whether each block of the function belongs to it.
-    places: HashMap<&'a BlockSet, Vec<bool>>,
+    places: HashMap<&'a ExpressionPlace, Vec<bool>>,
 }
 
-impl<'a> Matcher<'a> {
+impl<'a> PathMatcher<'a> {
     /// Determines to which blocks of a function the expression's places belong.
-    pub fn new(expression: &'a PathExpression, unit: &UnitMap, function: &'a FunctionMap) -> Matcher<'a> {
+    pub fn new(expression: &'a PathExpression, unit: &UnitMap, function: &'a FunctionMap) -> PathMatcher<'a> {
         let mut places = HashMap::new();
         for place in expression.patterns.iter().flatten().flat_map(all_places) {
             places.entry(place).or_insert_with(|| (0..function.blocks.len()).map(|at| is_at_block(unit, function, place, at)).collect());
         }
-        Matcher { expression, function, places }
+        PathMatcher { expression, function, places }
     }
 
     /// Returns the places in the expression to which no block of the function belongs.
-    pub fn unmatched_places(&self) -> Vec<&'a BlockSet> {
+    pub fn unmatched_places(&self) -> Vec<&'a ExpressionPlace> {
         let all = self.expression.patterns.iter().flatten().flat_map(all_places);
         all.filter(|place| !self.places[place].contains(&true)).collect()
     }
 
     /// Returns true if each pattern has a required place that no block of the function belongs to, so that no path can match.
     pub fn cannot_match(&self) -> bool {
-        let missing = |place: &BlockSet| !self.places[place].contains(&true);
+        let missing = |place: &ExpressionPlace| !self.places[place].contains(&true);
         let all = |pattern: &Vec<ExpressionSequence>| pattern.iter().flat_map(|s| &s.steps).any(|(place, _)| missing(place));
         self.expression.patterns.iter().all(all)
     }
@@ -51,18 +51,18 @@ impl<'a> Matcher<'a> {
         self.expression.patterns.iter().any(|pattern| pattern.iter().all(fits))
     }
 
-    fn begin_matches(&self, expected: Begin, beginning: PathStart) -> bool {
+    fn begin_matches(&self, expected: RequiredPathBegin, beginning: PathStart) -> bool {
         match (expected, beginning) {
-            (Begin::Entry, PathStart::Entry) => true,
-            (Begin::Head, PathStart::After(edge)) => self.is_back_edge(edge),
+            (RequiredPathBegin::Entry, PathStart::Entry) => true,
+            (RequiredPathBegin::Head, PathStart::After(edge)) => self.is_back_edge(edge),
             _ => false,
         }
     }
 
-    fn end_matches(&self, expected: End, end: Option<PathEnd>) -> bool {
+    fn end_matches(&self, expected: RequiredPathEnd, end: Option<PathEnd>) -> bool {
         match (expected, end) {
-            (End::Exit, Some(PathEnd::Exit(_) | PathEnd::Stop)) | (End::Call, None) => true,
-            (End::Back, Some(PathEnd::Cut(edge))) => self.is_back_edge(edge),
+            (RequiredPathEnd::Exit, Some(PathEnd::Exit(_) | PathEnd::Stop)) | (RequiredPathEnd::Call, None) => true,
+            (RequiredPathEnd::Back, Some(PathEnd::Cut(edge))) => self.is_back_edge(edge),
             _ => false,
         }
     }
@@ -71,11 +71,11 @@ impl<'a> Matcher<'a> {
         self.function.cuts.iter().any(|(cut, reason)| *cut == edge && *reason == CutReason::Back)
     }
 
-    fn contains(&self, place: &BlockSet, block: Node) -> bool {
+    fn contains(&self, place: &ExpressionPlace, block: Node) -> bool {
         self.places[place].get(block.index()).copied().unwrap_or(false)
     }
 
-    fn is_in_any(&self, places: &[BlockSet], block: Node) -> bool {
+    fn is_in_any(&self, places: &[ExpressionPlace], block: Node) -> bool {
         places.iter().any(|p| self.contains(p, block))
     }
 
@@ -86,8 +86,8 @@ impl<'a> Matcher<'a> {
         let Some((first, _)) = sequence.steps.first() else {
             // The sequence has no places, so the whole path is its gap.
             return match &sequence.before {
-                Gap::Nothing => true,
-                Gap::Without(places) => !blocks.iter().any(|b| self.is_in_any(places, *b)),
+                AllowedBlocksBetween::Nothing => true,
+                AllowedBlocksBetween::Without(places) => !blocks.iter().any(|b| self.is_in_any(places, *b)),
             };
         };
         let mut at = self.first_candidates(first, &sequence.before, blocks);
@@ -97,20 +97,20 @@ impl<'a> Matcher<'a> {
         let Some((_, last_gap)) = sequence.steps.last() else { return false };
         let last = |at: &[bool]| at.iter().rposition(|can| *can);
         match last_gap {
-            Gap::Nothing => at.last() == Some(&true),
+            AllowedBlocksBetween::Nothing => at.last() == Some(&true),
             // Try only the last possible position: it has the fewest blocks after it that could be excluded.
-            Gap::Without(places) => last(&at).is_some_and(|p| !blocks[p + 1..].iter().any(|b| self.is_in_any(places, *b))),
+            AllowedBlocksBetween::Without(places) => last(&at).is_some_and(|p| !blocks[p + 1..].iter().any(|b| self.is_in_any(places, *b))),
         }
     }
 
     /// Returns, for each block of a path, whether the first place can be assigned to it.
-    fn first_candidates(&self, place: &BlockSet, before: &Gap, blocks: &[Node]) -> Vec<bool> {
+    fn first_candidates(&self, place: &ExpressionPlace, before: &AllowedBlocksBetween, blocks: &[Node]) -> Vec<bool> {
         let mut open = true;
         let fits = |block: &Node| {
             let fits_here = open && self.contains(place, *block);
             open &= match before {
-                Gap::Nothing => false,
-                Gap::Without(places) => !self.is_in_any(places, *block),
+                AllowedBlocksBetween::Nothing => false,
+                AllowedBlocksBetween::Without(places) => !self.is_in_any(places, *block),
             };
             fits_here
         };
@@ -118,15 +118,21 @@ impl<'a> Matcher<'a> {
     }
 
     /// Returns, for each block of a path, whether a place can be assigned to it if the previous place is at one of `from`.
-    fn next_candidates(&self, (before, gap): &(BlockSet, Gap), place: &BlockSet, from: &[bool], blocks: &[Node]) -> Vec<bool> {
-        let apart = *before == BlockSet::Any || *place == BlockSet::Any;
+    fn next_candidates(
+        &self,
+        (before, gap): &(ExpressionPlace, AllowedBlocksBetween),
+        place: &ExpressionPlace,
+        from: &[bool],
+        blocks: &[Node],
+    ) -> Vec<bool> {
+        let apart = *before == ExpressionPlace::Any || *place == ExpressionPlace::Any;
         // True if the previous place can be at an earlier block, with no excluded block in between.
         let mut reached = false;
         let fits = |(at, block): (usize, &Node)| {
             let fits_here = self.contains(place, *block) && (reached || from[at] && !apart);
             reached = match gap {
-                Gap::Nothing => from[at],
-                Gap::Without(places) => from[at] || reached && !self.is_in_any(places, *block),
+                AllowedBlocksBetween::Nothing => from[at],
+                AllowedBlocksBetween::Without(places) => from[at] || reached && !self.is_in_any(places, *block),
             };
             fits_here
         };
@@ -134,33 +140,33 @@ impl<'a> Matcher<'a> {
     }
 }
 
-fn all_places(sequence: &ExpressionSequence) -> impl Iterator<Item = &BlockSet> {
-    fn excluded_places(gap: &Gap) -> std::slice::Iter<'_, BlockSet> {
+fn all_places(sequence: &ExpressionSequence) -> impl Iterator<Item = &ExpressionPlace> {
+    fn excluded_places(gap: &AllowedBlocksBetween) -> std::slice::Iter<'_, ExpressionPlace> {
         match gap {
-            Gap::Nothing => [].iter(),
-            Gap::Without(places) => places.iter(),
+            AllowedBlocksBetween::Nothing => [].iter(),
+            AllowedBlocksBetween::Without(places) => places.iter(),
         }
     }
     let steps = sequence.steps.iter().flat_map(|(place, gap)| std::iter::once(place).chain(excluded_places(gap)));
     excluded_places(&sequence.before).chain(steps).chain(&sequence.never)
 }
 
-fn is_at_block(unit: &UnitMap, function: &FunctionMap, place: &BlockSet, at: usize) -> bool {
+fn is_at_block(unit: &UnitMap, function: &FunctionMap, place: &ExpressionPlace, at: usize) -> bool {
     let block = &function.blocks[at];
     let mut chains = block.positions.iter().chain(&block.branch).flat_map(|p| unit.inlined_chain(*p));
     match place {
-        BlockSet::Any => true,
-        BlockSet::Block(number) => *number as usize == at,
-        BlockSet::Lines { file: Some(file), first, last } => {
+        ExpressionPlace::Any => true,
+        ExpressionPlace::Block(number) => *number as usize == at,
+        ExpressionPlace::Lines { file: Some(file), first, last } => {
             let of_file =
                 |p: &SourcePosition| unit.files.get(p.file as usize).is_some_and(|name| crate::changes::file_names_match(name, file));
             chains.any(|p| (*first..=*last).contains(&p.line) && of_file(&p))
         }
-        BlockSet::Lines { file: None, first, last } => {
+        ExpressionPlace::Lines { file: None, first, last } => {
             let own = |p: &SourcePosition| function.position.is_none_or(|f| f.file == p.file);
             chains.any(|p| (*first..=*last).contains(&p.line) && own(&p))
         }
-        BlockSet::Inlined(name) => chains.any(|p| {
+        ExpressionPlace::Inlined(name) => chains.any(|p| {
             let scope = unit.scopes.get(p.scope as usize);
             scope.is_some_and(|s| s.inlined_at.is_some() && (s.name == *name || s.linkage_name == *name))
         }),

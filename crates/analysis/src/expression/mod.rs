@@ -24,8 +24,8 @@ pub mod joined;
 mod matching;
 mod parse;
 
-pub use matching::Matcher;
-pub use parse::ParseError;
+pub use matching::PathMatcher;
+pub use parse::ExpressionParseError;
 
 /// A path expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,20 +40,20 @@ pub struct PathExpression {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExpressionSequence {
     /// How the path must begin.
-    pub begin: Option<Begin>,
+    pub begin: Option<RequiredPathBegin>,
     /// The gap before the first place.
-    pub before: Gap,
+    pub before: AllowedBlocksBetween,
     /// Each place, with the gap after it.
-    pub steps: Vec<(BlockSet, Gap)>,
+    pub steps: Vec<(ExpressionPlace, AllowedBlocksBetween)>,
     /// How the path must end.
-    pub end: Option<End>,
+    pub end: Option<RequiredPathEnd>,
     /// Places that must not be on the path.
-    pub never: Vec<BlockSet>,
+    pub never: Vec<ExpressionPlace>,
 }
 
 /// How a path must begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Begin {
+pub enum RequiredPathBegin {
     /// At the function's entry.
     Entry,
     /// The path begins at the head of a loop, in its second iteration or later.
@@ -62,7 +62,7 @@ pub enum Begin {
 
 /// How a path must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum RequiredPathEnd {
     /// The path ends at an exit from the function.
     Exit,
     /// The path ends with a back edge to a loop head.
@@ -73,17 +73,17 @@ pub enum End {
 
 /// The blocks allowed between two places.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Gap {
+pub enum AllowedBlocksBetween {
     /// No block.
     #[default]
     Nothing,
     /// Any number of blocks that belong to none of these places.
-    Without(Vec<BlockSet>),
+    Without(Vec<ExpressionPlace>),
 }
 
 /// A place in an expression, which represents a set of blocks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum BlockSet {
+pub enum ExpressionPlace {
     /// Any block.
     Any,
     /// One block, by its number.

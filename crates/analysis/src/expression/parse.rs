@@ -1,12 +1,12 @@
 //! The parser of path expressions.
 
-use super::{Begin, BlockSet, End, ExpressionSequence, Gap, PathExpression};
+use super::{AllowedBlocksBetween, ExpressionPlace, ExpressionSequence, PathExpression, RequiredPathBegin, RequiredPathEnd};
 use std::fmt;
 use std::str::FromStr;
 
 /// A syntax error of an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParseError {
+pub struct ExpressionParseError {
     /// The expression.
     pub text: String,
     /// Position in characters, from 0.
@@ -15,9 +15,9 @@ pub struct ParseError {
     pub what: String,
 }
 
-impl std::error::Error for ParseError {}
+impl std::error::Error for ExpressionParseError {}
 
-impl fmt::Display for ParseError {
+impl fmt::Display for ExpressionParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let one_line: String = self.text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }).collect();
         write!(f, "{}\n  {one_line}\n  {:2$}^", self.what, "", self.at)
@@ -34,9 +34,9 @@ enum ExpressionToken {
 }
 
 impl FromStr for PathExpression {
-    type Err = ParseError;
+    type Err = ExpressionParseError;
 
-    fn from_str(text: &str) -> Result<PathExpression, ParseError> {
+    fn from_str(text: &str) -> Result<PathExpression, ExpressionParseError> {
         let characters: Vec<char> = text.chars().collect();
         let (function, from) = split_function(&characters);
         let mut parser = ExpressionParser { text, tokens: tokenize(&characters, from), at: 0, end: characters.len() };
@@ -44,7 +44,7 @@ impl FromStr for PathExpression {
             return Err(parser.error_at(0, "expected the name of a function before the colon"));
         }
         let mut patterns = vec![parser.parse_pattern()?];
-        while parser.take(&ExpressionToken::Or) {
+        while parser.consume_token(&ExpressionToken::Or) {
             patterns.push(parser.parse_pattern()?);
         }
         match parser.peek() {
@@ -104,45 +104,45 @@ impl ExpressionParser<'_> {
         self.tokens.get(self.at).map(|t| &t.1)
     }
 
-    fn take(&mut self, token: &ExpressionToken) -> bool {
+    fn consume_token(&mut self, token: &ExpressionToken) -> bool {
         let found = self.peek() == Some(token);
         self.at += usize::from(found);
         found
     }
 
-    fn take_word<T>(&mut self, known: impl Fn(&str) -> Option<T>) -> Option<T> {
+    fn consume_word<T>(&mut self, known: impl Fn(&str) -> Option<T>) -> Option<T> {
         let Some(ExpressionToken::Word(word)) = self.peek() else { return None };
         let found = known(word);
         self.at += usize::from(found.is_some());
         found
     }
 
-    fn error(&self, what: &str) -> ParseError {
+    fn error(&self, what: &str) -> ExpressionParseError {
         self.error_at(self.tokens.get(self.at).map_or(self.end, |t| t.0), what)
     }
 
-    fn error_at(&self, at: usize, what: &str) -> ParseError {
-        ParseError { text: self.text.to_owned(), at, what: what.to_owned() }
+    fn error_at(&self, at: usize, what: &str) -> ExpressionParseError {
+        ExpressionParseError { text: self.text.to_owned(), at, what: what.to_owned() }
     }
 
-    fn parse_pattern(&mut self) -> Result<Vec<ExpressionSequence>, ParseError> {
+    fn parse_pattern(&mut self) -> Result<Vec<ExpressionSequence>, ExpressionParseError> {
         let mut sequences = vec![self.parse_sequence()?];
-        while self.take(&ExpressionToken::And) {
+        while self.consume_token(&ExpressionToken::And) {
             sequences.push(self.parse_sequence()?);
         }
         Ok(sequences)
     }
 
-    fn parse_sequence(&mut self) -> Result<ExpressionSequence, ParseError> {
+    fn parse_sequence(&mut self) -> Result<ExpressionSequence, ExpressionParseError> {
         let started = self.at;
-        let begin = self.take_word(|word| match word {
-            "entry" => Some(Begin::Entry),
-            "head" => Some(Begin::Head),
+        let begin = self.consume_word(|word| match word {
+            "entry" => Some(RequiredPathBegin::Entry),
+            "head" => Some(RequiredPathBegin::Head),
             _ => None,
         });
         let mut sequence = ExpressionSequence { begin, before: self.parse_gap()?, ..ExpressionSequence::default() };
-        if begin.is_none() && sequence.before == Gap::Nothing {
-            sequence.before = Gap::Without(Vec::new());
+        if begin.is_none() && sequence.before == AllowedBlocksBetween::Nothing {
+            sequence.before = AllowedBlocksBetween::Without(Vec::new());
         }
         while let Some(ExpressionToken::Word(word)) = self.peek() {
             if parse_end(word).is_some() {
@@ -152,18 +152,18 @@ impl ExpressionParser<'_> {
             let gap = self.parse_gap()?;
             sequence.steps.push((place, gap));
         }
-        sequence.end = self.take_word(parse_end);
+        sequence.end = self.consume_word(parse_end);
         if sequence.end.is_none() {
             // Without an explicit end, such as `exit`, the path may continue after the last place.
             match sequence.steps.last_mut() {
-                Some((_, gap)) if *gap == Gap::Nothing => *gap = Gap::Without(Vec::new()),
+                Some((_, gap)) if *gap == AllowedBlocksBetween::Nothing => *gap = AllowedBlocksBetween::Without(Vec::new()),
                 _ => {}
             }
-            if sequence.steps.is_empty() && sequence.before == Gap::Nothing {
-                sequence.before = Gap::Without(Vec::new());
+            if sequence.steps.is_empty() && sequence.before == AllowedBlocksBetween::Nothing {
+                sequence.before = AllowedBlocksBetween::Without(Vec::new());
             }
         }
-        while self.take(&ExpressionToken::Not) {
+        while self.consume_token(&ExpressionToken::Not) {
             sequence.never.push(self.parse_place()?);
         }
         match self.at == started {
@@ -175,21 +175,21 @@ impl ExpressionParser<'_> {
         }
     }
 
-    fn parse_gap(&mut self) -> Result<Gap, ParseError> {
-        if !self.take(&ExpressionToken::Gap) {
-            return Ok(Gap::Nothing);
+    fn parse_gap(&mut self) -> Result<AllowedBlocksBetween, ExpressionParseError> {
+        if !self.consume_token(&ExpressionToken::Gap) {
+            return Ok(AllowedBlocksBetween::Nothing);
         }
         let mut without = Vec::new();
-        while self.take(&ExpressionToken::Not) {
+        while self.consume_token(&ExpressionToken::Not) {
             without.push(self.parse_place()?);
         }
         match self.peek() {
             Some(ExpressionToken::Gap) => Err(self.error("expected a place between two gaps")),
-            _ => Ok(Gap::Without(without)),
+            _ => Ok(AllowedBlocksBetween::Without(without)),
         }
     }
 
-    fn parse_place(&mut self) -> Result<BlockSet, ParseError> {
+    fn parse_place(&mut self) -> Result<ExpressionPlace, ExpressionParseError> {
         let Some(ExpressionToken::Word(word)) = self.peek() else {
             return Err(
                 self.error("expected a place: a line (12, 12-15, file.c:12), a block (b7), inlined code (name()), or any block (_)")
@@ -201,25 +201,25 @@ impl ExpressionParser<'_> {
     }
 }
 
-fn parse_end(word: &str) -> Option<End> {
+fn parse_end(word: &str) -> Option<RequiredPathEnd> {
     match word {
-        "exit" => Some(End::Exit),
-        "back" => Some(End::Back),
-        "call" => Some(End::Call),
+        "exit" => Some(RequiredPathEnd::Exit),
+        "back" => Some(RequiredPathEnd::Back),
+        "call" => Some(RequiredPathEnd::Call),
         _ => None,
     }
 }
 
-fn parse_place(word: &str) -> Result<BlockSet, String> {
+fn parse_place(word: &str) -> Result<ExpressionPlace, String> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if word == "_" {
-        return Ok(BlockSet::Any);
+        return Ok(ExpressionPlace::Any);
     }
     if let Some(number) = word.strip_prefix('b').filter(|n| is_number(n)) {
-        return number.parse().map(BlockSet::Block).map_err(|_| format!("block number {number} is too large"));
+        return number.parse().map(ExpressionPlace::Block).map_err(|_| format!("block number {number} is too large"));
     }
     if let Some(name) = word.strip_suffix("()").filter(|n| !n.is_empty()) {
-        return Ok(BlockSet::Inlined(name.to_owned()));
+        return Ok(ExpressionPlace::Inlined(name.to_owned()));
     }
     if word == "entry" || word == "head" {
         return Err(format!("`{word}` must come first, because it states how a path begins"));
@@ -233,7 +233,7 @@ fn parse_place(word: &str) -> Result<BlockSet, String> {
         return Err(format!("`{word}` is not a place. Write a line (12, 12-15, file.c:12), a block (b7), inlined code ({word}()) or _"));
     }
     match (first.parse(), last.parse()) {
-        (Ok(first), Ok(last)) if first <= last && first > 0 => Ok(BlockSet::Lines { file, first, last }),
+        (Ok(first), Ok(last)) if first <= last && first > 0 => Ok(ExpressionPlace::Lines { file, first, last }),
         _ => Err(format!("`{lines}` is not a range of line numbers")),
     }
 }
@@ -246,22 +246,22 @@ mod tests {
         text.parse().unwrap_or_else(|e| panic!("{e}"))
     }
 
-    fn line(n: u32) -> BlockSet {
-        BlockSet::Lines { file: None, first: n, last: n }
+    fn line(n: u32) -> ExpressionPlace {
+        ExpressionPlace::Lines { file: None, first: n, last: n }
     }
 
-    fn anything() -> Gap {
-        Gap::Without(Vec::new())
+    fn anything() -> AllowedBlocksBetween {
+        AllowedBlocksBetween::Without(Vec::new())
     }
 
     #[test]
     fn sequences_are_parsed() {
         let found = read("ns::f(int): entry 12 .. 34-36 !56");
         assert_eq!(found.function.as_deref(), Some("ns::f(int)"));
-        let range = BlockSet::Lines { file: None, first: 34, last: 36 };
+        let range = ExpressionPlace::Lines { file: None, first: 34, last: 36 };
         let expected = ExpressionSequence {
-            begin: Some(Begin::Entry),
-            before: Gap::Nothing,
+            begin: Some(RequiredPathBegin::Entry),
+            before: AllowedBlocksBetween::Nothing,
             steps: vec![(line(12), anything()), (range, anything())],
             end: None,
             never: vec![line(56)],
@@ -269,15 +269,18 @@ mod tests {
         assert_eq!(found.patterns, [[expected]]);
         // A `!` after a gap excludes a place from that gap only.
         let between = &read("b1..!b2!a.c:3 _ back | g()&!7").patterns;
-        let file = BlockSet::Lines { file: Some("a.c".into()), first: 3, last: 3 };
+        let file = ExpressionPlace::Lines { file: Some("a.c".into()), first: 3, last: 3 };
         assert_eq!(
             between[0][0].steps,
-            [(BlockSet::Block(1), Gap::Without(vec![BlockSet::Block(2), file])), (BlockSet::Any, Gap::Nothing)]
+            [
+                (ExpressionPlace::Block(1), AllowedBlocksBetween::Without(vec![ExpressionPlace::Block(2), file])),
+                (ExpressionPlace::Any, AllowedBlocksBetween::Nothing)
+            ]
         );
-        assert_eq!((between[0][0].end, between[0][0].before.clone()), (Some(End::Back), anything()));
-        assert_eq!((between[1].len(), between[1][0].steps[0].0.clone()), (2, BlockSet::Inlined("g".into())));
+        assert_eq!((between[0][0].end, between[0][0].before.clone()), (Some(RequiredPathEnd::Back), anything()));
+        assert_eq!((between[1].len(), between[1][0].steps[0].0.clone()), (2, ExpressionPlace::Inlined("g".into())));
         assert_eq!(between[1][1], ExpressionSequence { before: anything(), never: vec![line(7)], ..ExpressionSequence::default() });
-        assert_eq!(read("../a.c:3").patterns[0][0].steps[0].0, BlockSet::Lines { file: Some("../a.c".into()), first: 3, last: 3 });
+        assert_eq!(read("../a.c:3").patterns[0][0].steps[0].0, ExpressionPlace::Lines { file: Some("../a.c".into()), first: 3, last: 3 });
         assert_eq!(read("12..34"), read("12 .. 34"));
     }
 

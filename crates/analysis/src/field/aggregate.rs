@@ -3,9 +3,9 @@
 
 use super::distributed::DistributedCopies;
 pub use super::distributed::UnitKey;
-use super::external::{Sorter, UserPathRow};
+use super::external::{UserPathRow, UserPathRowSorter};
 use super::reporting::{ReportingUsers, ReportingUsersCounter};
-use super::{Reports, User};
+use super::{FieldReportReader, FieldUserHash};
 use crate::error::FieldError;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -15,7 +15,7 @@ use std::path::Path;
 use trodden_unit::Identity;
 
 /// Buffer size for reading reports, in bytes.
-const BUFFER_SIZE: usize = 1 << 20;
+const FILE_BUFFER_SIZE: usize = 1 << 20;
 /// The memory limit is divided by this to get the memory for sorting pairs of a user and a copy. There are far fewer such pairs than paths.
 const COPIES_MEMORY_DIVISOR: usize = 8;
 
@@ -37,7 +37,7 @@ pub struct AggregatedPath {
     /// For distributed copies, the number of reporting users whose copy counts the path.
     pub counting_users: Option<u64>,
     /// The users with the most executions, and their executions.
-    pub top_users: Vec<(User, u64)>,
+    pub top_users: Vec<(FieldUserHash, u64)>,
 }
 
 /// The sums over one user's reports of one path.
@@ -48,7 +48,7 @@ pub struct UserPath {
     /// The path's counter in the unit.
     pub counter: u64,
     /// The user.
-    pub user: User,
+    pub user: FieldUserHash,
     /// Number of reports.
     pub reports: u64,
     /// Number of executions.
@@ -82,8 +82,8 @@ pub struct FieldAggregate {
 }
 
 /// Accumulates reports until their sums are computed.
-pub struct Aggregator {
-    sorter: Sorter,
+pub struct FieldReportAggregator {
+    sorter: UserPathRowSorter,
     limits: AggregateLimits,
     numbers: HashMap<UnitKey, u32>,
     reports: u64,
@@ -91,33 +91,33 @@ pub struct Aggregator {
     unmatched: u64,
 }
 
-impl Aggregator {
+impl FieldReportAggregator {
     /// Creates an aggregator for reports of one program.
-    pub fn new(limits: AggregateLimits) -> Aggregator {
-        let (sorter, numbers) = (Sorter::new(limits.memory), HashMap::new());
-        Aggregator { sorter, limits, numbers, reports: 0, copies: None, unmatched: 0 }
+    pub fn new(limits: AggregateLimits) -> FieldReportAggregator {
+        let (sorter, numbers) = (UserPathRowSorter::new(limits.memory), HashMap::new());
+        FieldReportAggregator { sorter, limits, numbers, reports: 0, copies: None, unmatched: 0 }
     }
 
     /// Creates an aggregator for reports of distributed copies. Each report of an unknown user counts as a separate user.
-    pub fn from_copies(limits: AggregateLimits, copies: DistributedCopies) -> Aggregator {
+    pub fn from_copies(limits: AggregateLimits, copies: DistributedCopies) -> FieldReportAggregator {
         let copies = Some((copies, ReportingUsersCounter::new(limits.memory / COPIES_MEMORY_DIVISOR)));
-        Aggregator { copies, ..Aggregator::new(limits) }
+        FieldReportAggregator { copies, ..FieldReportAggregator::new(limits) }
     }
 
     /// Returns the number of reports read so far.
-    pub fn reports(&self) -> u64 {
+    pub fn report_count(&self) -> u64 {
         self.reports
     }
 
     /// Reads all reports of a file. If a report is corrupt, the reports before it are counted.
     pub fn add_file(&mut self, path: &Path) -> Result<(), FieldError> {
         let file = File::open(path).map_err(FieldError::io(path, "read"))?;
-        let mut reports = Reports::new(path, BufReader::with_capacity(BUFFER_SIZE, file));
+        let mut reports = FieldReportReader::new(path, BufReader::with_capacity(FILE_BUFFER_SIZE, file));
         let mut written = Ok(());
         // Cache for the common case that a report's unit is the same as the previous unit.
         let mut last: Option<(UnitKey, u32)> = None;
         loop {
-            let Aggregator { sorter, numbers, copies, unmatched, reports: number, .. } = self;
+            let FieldReportAggregator { sorter, numbers, copies, unmatched, reports: number, .. } = self;
             // The units of a copy are consecutive, so remembering the last copy is enough to record each copy once.
             let mut noted = None;
             let more = reports.next(|user, image, unit, path| {
@@ -128,7 +128,7 @@ impl Aggregator {
                     if user == [0; 16] {
                         user = Identity::from_content(&number.to_le_bytes()).0;
                     }
-                    match (path, copies.copy_number(image)) {
+                    match (path, copies.copy_number_of_image(image)) {
                         (None, Some(copy)) if written.is_ok() && noted != Some(copy) => {
                             noted = Some(copy);
                             written = counter.add(&user, copy);
@@ -164,15 +164,15 @@ impl Aggregator {
     }
 
     /// Computes the sums. `each` is called for every path of every user, in the order of the paths.
-    pub fn finish(self, each: &mut dyn FnMut(&UserPath) -> io::Result<()>) -> io::Result<FieldAggregate> {
+    pub fn finish_aggregation(self, each: &mut dyn FnMut(&UserPath) -> io::Result<()>) -> io::Result<FieldAggregate> {
         let mut units: Vec<(UnitKey, u32)> = self.numbers.into_iter().collect();
         units.sort_unstable_by_key(|u| u.1);
         let copies = match self.copies {
-            Some((copies, counter)) => Some((copies, counter.finish()?)),
+            Some((copies, counter)) => Some((copies, counter.count_reporting_users()?)),
             None => None,
         };
         let mut ranking = PathRanking { limits: self.limits, best: BTreeMap::new(), current: None, paths: 0, copies };
-        self.sorter.finish(&mut |row| {
+        self.sorter.visit_sorted_rows(&mut |row| {
             let unit = units[row.unit as usize].0;
             let user_path = UserPath { unit, counter: row.counter, user: row.user, reports: row.reports, count: row.count };
             ranking.add(&user_path);
@@ -186,9 +186,9 @@ impl Aggregator {
 }
 
 /// Sort key of paths. The path with the greatest key comes first in the result.
-type Rank = (u128, u128, Reverse<(UnitKey, u64)>);
+type PathSortKey = (u128, u128, Reverse<(UnitKey, u64)>);
 
-fn rank(path: &AggregatedPath) -> Rank {
+fn path_sort_key(path: &AggregatedPath) -> PathSortKey {
     // Ranks by the share of the counting users who took the path. Their number would put paths that few copies count at a disadvantage.
     let share = |n: u64| path.counting_users.map_or(n.into(), |watching| (u128::from(n) << 64) / u128::from(watching.max(1)));
     (share(path.users), share(path.count), Reverse((path.unit, path.counter)))
@@ -197,7 +197,7 @@ fn rank(path: &AggregatedPath) -> Rank {
 struct PathRanking {
     limits: AggregateLimits,
     /// The best paths so far, at most `limits.paths`.
-    best: BTreeMap<Rank, AggregatedPath>,
+    best: BTreeMap<PathSortKey, AggregatedPath>,
     current: Option<AggregatedPath>,
     paths: u64,
     copies: Option<(DistributedCopies, ReportingUsers)>,
@@ -237,7 +237,7 @@ impl PathRanking {
             path.counting_users = Some(reporting.users_with_any(&copies.copies_counting(path.unit, path.counter)));
         }
         self.paths += 1;
-        self.best.insert(rank(&path), path);
+        self.best.insert(path_sort_key(&path), path);
         if self.best.len() > self.limits.paths {
             self.best.pop_first();
         }

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use trodden_flow::{Dag, Numbering};
-use trodden_profile::copies::{CopyEdges, PartitionedProgram};
+use trodden_profile::copies::{CopyToProgramEdges, PartitionedProgram};
 use trodden_unit::{FunctionMap, Identity, UnitMap, parts};
 
 /// A unit of a build.
@@ -34,7 +34,7 @@ pub struct DistributedCopies {
     /// For each unit of a copy, the program's unit from which the copy's unit was made, and the copy's map.
     origins: HashMap<UnitKey, (Identity, Arc<UnitMap>)>,
     /// The copies that count part of each function, by the program's unit and the function's name.
-    copies_with: HashMap<(Identity, String), Vec<(u32, CopyEdges)>>,
+    copies_with: HashMap<(Identity, String), Vec<(u32, CopyToProgramEdges)>>,
     /// Cache of graphs, by unit and function index.
     graphs: HashMap<(UnitKey, usize), Option<(Dag, Numbering)>>,
 }
@@ -45,7 +45,7 @@ pub struct DistributedCopies {
     "copy {copy} was made from a different build of the program: function `{function}` differs. Pass the folder with the copies of this \
      build"
 )]
-pub struct OtherProgram {
+pub struct CopyOfOtherProgram {
     /// Number of the copy.
     pub copy: u32,
     /// Name of the function.
@@ -54,9 +54,9 @@ pub struct OtherProgram {
 
 impl DistributedCopies {
     /// Maps the counters of copies to the counters of their program. Fails if a copy was made from a different build.
-    pub fn new(program: PartitionedProgram, copies: Vec<DistributedCopy>) -> Result<DistributedCopies, OtherProgram> {
+    pub fn new(program: PartitionedProgram, copies: Vec<DistributedCopy>) -> Result<DistributedCopies, CopyOfOtherProgram> {
         let maps: HashMap<Identity, Arc<UnitMap>> = program.units.iter().cloned().collect();
-        let mut copies_with = HashMap::<(Identity, String), Vec<(u32, CopyEdges)>>::new();
+        let mut copies_with = HashMap::<(Identity, String), Vec<(u32, CopyToProgramEdges)>>::new();
         let mut origins = HashMap::new();
         for (number, copy) in (0..).zip(&copies) {
             for (unit, map) in &copy.units {
@@ -68,8 +68,8 @@ impl DistributedCopies {
                 }
                 for own in &map.functions {
                     let function = maps.get(&origin).and_then(|map| map.functions.iter().find(|f| f.name == own.name));
-                    let copy_edges = function.and_then(|function| CopyEdges::new(function, own));
-                    let copy_edges = copy_edges.ok_or_else(|| OtherProgram { copy: number, function: own.name.clone() })?;
+                    let copy_edges = function.and_then(|function| CopyToProgramEdges::new(function, own));
+                    let copy_edges = copy_edges.ok_or_else(|| CopyOfOtherProgram { copy: number, function: own.name.clone() })?;
                     copies_with.entry((origin, own.name.clone())).or_default().push((number, copy_edges));
                 }
             }
@@ -89,7 +89,7 @@ impl DistributedCopies {
     }
 
     /// Returns the number of the copy with this image.
-    pub fn copy_number(&self, image: Identity) -> Option<u32> {
+    pub fn copy_number_of_image(&self, image: Identity) -> Option<u32> {
         self.numbers.get(&image).copied()
     }
 
@@ -101,10 +101,10 @@ impl DistributedCopies {
         let path = numbering.path(dag, counter - own.first_counter)?;
         let whole = self.program.units.iter().find(|(unit, _)| *unit == origin)?.1.clone();
         let function = whole.functions.iter().find(|f| f.name == own.name)?;
-        let number = self.copy_number(key.image)?;
+        let number = self.copy_number_of_image(key.image)?;
         let (_, copy_edges) = self.copies_with.get(&(origin, own.name.clone()))?.iter().find(|(copy, _)| *copy == number)?;
         let unit = UnitKey { image: self.program.identity, unit: origin };
-        Some((unit, function.first_counter + copy_edges.program_id(function, &path)))
+        Some((unit, function.first_counter + copy_edges.program_path_id(function, &path)))
     }
 
     /// Returns the copies that count a path of the program.

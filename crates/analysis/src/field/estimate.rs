@@ -6,7 +6,7 @@
 //! corrected for drawing without replacement.
 
 /// Half-width of a 95 % confidence interval, in standard deviations.
-const Z_95: f64 = 1.96;
+const NORMAL_QUANTILE_97_5: f64 = 1.96;
 
 /// The users whose copy counts a path, as a sample of all users.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,16 +39,16 @@ pub struct CountEstimate {
 
 impl UserSample {
     /// Estimates the number of users who take a path that `saw` users of the sample take.
-    pub fn users(&self, saw: u64) -> UsersEstimate {
+    pub fn estimate_users(&self, saw: u64) -> UsersEstimate {
         let (all, watching, saw) = (self.all as f64, self.sampled as f64, saw as f64);
         let value = all * saw / watching;
         if self.sampled >= self.all {
             return UsersEstimate { value, low: value, high: value };
         }
         let (share, size) = (saw / watching, watching * (all - 1.0) / (all - watching));
-        let square = Z_95 * Z_95;
+        let square = NORMAL_QUANTILE_97_5 * NORMAL_QUANTILE_97_5;
         let centre = (share + square / (2.0 * size)) / (1.0 + square / size);
-        let half = Z_95 / (1.0 + square / size) * (share * (1.0 - share) / size + square / (4.0 * size * size)).sqrt();
+        let half = NORMAL_QUANTILE_97_5 / (1.0 + square / size) * (share * (1.0 - share) / size + square / (4.0 * size * size)).sqrt();
         // How many users of the sample take the path, and how many do not, is certain. These numbers bound the interval.
         let (min, max) = (saw, all - (watching - saw));
         UsersEstimate { value, low: (all * (centre - half)).clamp(min, value), high: (all * (centre + half)).clamp(value, max) }
@@ -93,7 +93,7 @@ mod tests {
             for counts in samples(size) {
                 let sample = UserSample { all: 12, sampled: u64::from(size) };
                 let of_count = sample.count(counts.iter().sum(), counts.iter().map(|c| (c * c) as f64).sum());
-                let of_users = sample.users(counts.iter().filter(|c| **c > 0).count() as u64);
+                let of_users = sample.estimate_users(counts.iter().filter(|c| **c > 0).count() as u64);
                 number += 1.0;
                 sums += of_count.value;
                 squares += (of_count.value - total as f64).powi(2);
@@ -115,7 +115,7 @@ mod tests {
     fn sample_of_one_user_has_no_standard_error() {
         let one = UserSample { all: 10, sampled: 1 };
         assert_eq!(one.count(3, 9.0), CountEstimate { value: 30.0, error: None });
-        let UsersEstimate { low, high, .. } = one.users(1);
+        let UsersEstimate { low, high, .. } = one.estimate_users(1);
         assert!((1.0..3.0).contains(&low) && high == 10.0, "{low} {high}");
         assert_eq!(UserSample { all: 1, sampled: 1 }.count(3, 9.0), CountEstimate { value: 3.0, error: Some(0.0) });
     }

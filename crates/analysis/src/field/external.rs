@@ -1,5 +1,6 @@
 //! External merge sort that sums rows with equal keys. Sorted runs in temporary files are merged (Knuth, "The Art of Computer Programming",
-//! volume 3, section 5.4). Rows are summed early, whenever memory is full and in each merge. At most [`FAN_IN`] runs are merged at a time.
+//! volume 3, section 5.4). Rows are summed early, whenever memory is full and in each merge. At most [`MERGE_FAN_IN`] runs are merged at a
+//! time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,11 +8,11 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::mem;
 
-const FAN_IN: usize = 64;
+const MERGE_FAN_IN: usize = 64;
 /// Size of a row in a file, in bytes.
-const ROW_SIZE: usize = 44;
+const USER_PATH_ROW_SIZE: usize = 44;
 /// Read buffer per run, in bytes. A merge needs 4 MiB in total.
-const BUFFER_SIZE: usize = 1 << 16;
+const FILE_BUFFER_SIZE: usize = 1 << 16;
 
 /// Executions of one path by one user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,7 +36,7 @@ impl UserPathRow {
     }
 
     fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        let mut bytes = [0; ROW_SIZE];
+        let mut bytes = [0; USER_PATH_ROW_SIZE];
         bytes[..4].copy_from_slice(&self.unit.to_le_bytes());
         bytes[4..12].copy_from_slice(&self.counter.to_le_bytes());
         bytes[12..28].copy_from_slice(&self.user);
@@ -45,7 +46,7 @@ impl UserPathRow {
     }
 
     fn read(input: &mut BufReader<File>) -> io::Result<Option<UserPathRow>> {
-        let mut bytes = [0; ROW_SIZE];
+        let mut bytes = [0; USER_PATH_ROW_SIZE];
         match input.read_exact(&mut bytes) {
             // Files contain whole rows only, so the file has ended.
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
@@ -59,16 +60,16 @@ impl UserPathRow {
 }
 
 /// Sorts and sums rows that arrive in any order.
-pub struct Sorter {
+pub struct UserPathRowSorter {
     rows: Vec<UserPathRow>,
     max_rows: usize,
     runs: Vec<File>,
 }
 
-impl Sorter {
+impl UserPathRowSorter {
     /// Creates a sorter that uses at most `memory` bytes for rows (but at least 1024 rows).
-    pub fn new(memory: usize) -> Sorter {
-        Sorter { rows: Vec::new(), max_rows: (memory / size_of::<UserPathRow>()).max(1024), runs: Vec::new() }
+    pub fn new(memory: usize) -> UserPathRowSorter {
+        UserPathRowSorter { rows: Vec::new(), max_rows: (memory / size_of::<UserPathRow>()).max(1024), runs: Vec::new() }
     }
 
     pub fn add(&mut self, row: UserPathRow) -> io::Result<()> {
@@ -76,7 +77,7 @@ impl Sorter {
             self.sum_equal_keys();
             // Summing frees memory. If it freed little, write a run, because sorting again soon would cost more than it saves.
             if self.rows.len() > self.max_rows / 2 {
-                self.spill()?;
+                self.write_rows_to_disk()?;
             }
         }
         if self.rows.capacity() == 0 {
@@ -87,15 +88,15 @@ impl Sorter {
     }
 
     /// Calls `visit` with the sum of each key's rows, in ascending order of keys.
-    pub fn finish(mut self, visit: &mut dyn FnMut(&UserPathRow) -> io::Result<()>) -> io::Result<()> {
+    pub fn visit_sorted_rows(mut self, visit: &mut dyn FnMut(&UserPathRow) -> io::Result<()>) -> io::Result<()> {
         self.sum_equal_keys();
         if self.runs.is_empty() {
             return self.rows.iter().try_for_each(visit);
         }
-        self.spill()?;
+        self.write_rows_to_disk()?;
         self.rows = Vec::new();
-        while self.runs.len() > FAN_IN {
-            let some: Vec<File> = self.runs.drain(..FAN_IN).collect();
+        while self.runs.len() > MERGE_FAN_IN {
+            let some: Vec<File> = self.runs.drain(..MERGE_FAN_IN).collect();
             self.runs.push(write_run(|out| merge_runs(some, &mut |row| row.write(out)))?);
         }
         merge_runs(mem::take(&mut self.runs), visit)
@@ -112,7 +113,7 @@ impl Sorter {
         });
     }
 
-    fn spill(&mut self) -> io::Result<()> {
+    fn write_rows_to_disk(&mut self) -> io::Result<()> {
         let rows = &self.rows;
         self.runs.push(write_run(|out| rows.iter().try_for_each(|row| row.write(out)))?);
         self.rows.clear();
@@ -122,7 +123,7 @@ impl Sorter {
 
 /// Writes rows to a temporary file and rewinds it.
 fn write_run(write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<File> {
-    let mut out = BufWriter::with_capacity(BUFFER_SIZE, tempfile::tempfile()?);
+    let mut out = BufWriter::with_capacity(FILE_BUFFER_SIZE, tempfile::tempfile()?);
     write(&mut out)?;
     let mut file = out.into_inner().map_err(|e| e.into_error())?;
     file.rewind()?;
@@ -130,7 +131,7 @@ fn write_run(write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::
 }
 
 fn merge_runs(runs: Vec<File>, visit: &mut dyn FnMut(&UserPathRow) -> io::Result<()>) -> io::Result<()> {
-    let mut inputs: Vec<BufReader<File>> = runs.into_iter().map(|f| BufReader::with_capacity(BUFFER_SIZE, f)).collect();
+    let mut inputs: Vec<BufReader<File>> = runs.into_iter().map(|f| BufReader::with_capacity(FILE_BUFFER_SIZE, f)).collect();
     let mut heads = BinaryHeap::new();
     for (number, input) in inputs.iter_mut().enumerate() {
         heads.extend(UserPathRow::read(input)?.map(|row| Reverse((row, number))));
@@ -158,7 +159,7 @@ mod tests {
     #[test]
     fn sums_are_right_with_any_amount_of_memory() {
         for (rows, memory) in [(0u64, 0), (500, 0), (200_000, 0), (200_000, 1 << 30)] {
-            let (mut sorter, mut expected) = (Sorter::new(memory), BTreeMap::new());
+            let (mut sorter, mut expected) = (UserPathRowSorter::new(memory), BTreeMap::new());
             let mut state = 7u64;
             for _ in 0..rows {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -169,10 +170,10 @@ mod tests {
                 *sum = (sum.0 + 1, sum.1 + row.count);
                 sorter.add(row).unwrap();
             }
-            assert_eq!(sorter.runs.len() > FAN_IN, rows > 1000 && memory == 0);
+            assert_eq!(sorter.runs.len() > MERGE_FAN_IN, rows > 1000 && memory == 0);
             let mut found = Vec::new();
             sorter
-                .finish(&mut |row| {
+                .visit_sorted_rows(&mut |row| {
                     found.push((row.key(), (row.reports, row.count)));
                     Ok(())
                 })

@@ -14,7 +14,7 @@ pub struct UnitMaps {
 }
 
 /// Maximum number of maps kept in memory. Rows are sorted by unit, so few maps are needed at a time.
-const MAX_MAPS: usize = 64;
+const MAX_CACHED_MAPS: usize = 64;
 
 impl UnitMaps {
     /// Creates a lookup of unit maps in `store` and in `program`, which has the maps of a program that was distributed as copies.
@@ -28,14 +28,14 @@ impl UnitMaps {
     }
 
     /// Returns the map of a unit, or `None` if the map is not found.
-    pub fn get(&mut self, key: UnitKey) -> Option<Arc<UnitMap>> {
+    pub fn load_unit_map(&mut self, key: UnitKey) -> Option<Arc<UnitMap>> {
         if let Some(map) = self.program.get(&key) {
             return Some(map.clone());
         }
         if let Some(map) = self.known.get(&key) {
             return map.clone();
         }
-        if self.known.len() >= MAX_MAPS {
+        if self.known.len() >= MAX_CACHED_MAPS {
             self.known.clear();
         }
         let map = self.store.get(key.unit).ok().flatten().and_then(|frame| frame.map().ok()).map(Arc::new);

@@ -1,14 +1,14 @@
 //! Counts reporting users by the set of copies that they use. Memory is bounded for any number of users: pairs of a user and a copy are
 //! sorted externally, by user, and there are few sets, because most users have one copy.
 
-use super::User;
-use super::external::{Sorter, UserPathRow};
+use super::FieldUserHash;
+use super::external::{UserPathRow, UserPathRowSorter};
 use std::collections::BTreeMap;
 use std::io;
 
 /// Accumulates pairs of a user and a copy.
 pub struct ReportingUsersCounter {
-    sorter: Sorter,
+    sorter: UserPathRowSorter,
 }
 
 /// Reporting users by the copies that they have.
@@ -22,19 +22,19 @@ pub struct ReportingUsers {
 impl ReportingUsersCounter {
     /// Creates a counter that uses at most `memory` bytes for rows.
     pub fn new(memory: usize) -> ReportingUsersCounter {
-        ReportingUsersCounter { sorter: Sorter::new(memory) }
+        ReportingUsersCounter { sorter: UserPathRowSorter::new(memory) }
     }
 
     /// Adds a report.
-    pub fn add(&mut self, user: &User, copy: u32) -> io::Result<()> {
+    pub fn add(&mut self, user: &FieldUserHash, copy: u32) -> io::Result<()> {
         self.sorter.add(encode_row(user, copy))
     }
 
     /// Counts the users of each set of copies.
-    pub fn finish(self) -> io::Result<ReportingUsers> {
+    pub fn count_reporting_users(self) -> io::Result<ReportingUsers> {
         let mut reporting = ReportingUsers::default();
-        let mut open: Option<(User, Vec<u32>)> = None;
-        self.sorter.finish(&mut |row| {
+        let mut open: Option<(FieldUserHash, Vec<u32>)> = None;
+        self.sorter.visit_sorted_rows(&mut |row| {
             let (user, copy) = decode_row(row);
             *reporting.reports.entry(copy).or_default() += row.reports;
             match &mut open {
@@ -49,12 +49,12 @@ impl ReportingUsersCounter {
 }
 
 impl ReportingUsers {
-    fn count_user(&mut self, user: Option<(User, Vec<u32>)>) {
+    fn count_user(&mut self, user: Option<(FieldUserHash, Vec<u32>)>) {
         user.into_iter().for_each(|(_, copies)| *self.users.entry(copies).or_default() += 1);
     }
 
     /// Returns the number of all users.
-    pub fn users(&self) -> u64 {
+    pub fn reporting_user_count(&self) -> u64 {
         self.users.values().sum()
     }
 
@@ -70,13 +70,13 @@ impl ReportingUsers {
 }
 
 /// Encodes a pair of a user and a copy as a row. Rows are sorted by user, then by copy.
-fn encode_row(user: &User, copy: u32) -> UserPathRow {
+fn encode_row(user: &FieldUserHash, copy: u32) -> UserPathRow {
     let user = u128::from_be_bytes(*user);
     let rest = u128::from(user as u32) << 96 | u128::from(copy) << 64;
     UserPathRow { unit: (user >> 96) as u32, counter: (user >> 32) as u64, user: rest.to_be_bytes(), reports: 1, count: 0 }
 }
 
-fn decode_row(row: &UserPathRow) -> (User, u32) {
+fn decode_row(row: &UserPathRow) -> (FieldUserHash, u32) {
     let rest = u128::from_be_bytes(row.user);
     let user = u128::from(row.unit) << 96 | u128::from(row.counter) << 32 | rest >> 96;
     (user.to_be_bytes(), (rest >> 64) as u32)
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn user_numbers_match_counting_in_memory() {
-        let (mut counter, mut expected) = (ReportingUsersCounter::new(0), BTreeMap::<User, BTreeSet<u32>>::new());
+        let (mut counter, mut expected) = (ReportingUsersCounter::new(0), BTreeMap::<FieldUserHash, BTreeSet<u32>>::new());
         let mut state = 5u64;
         for _ in 0..20_000 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -100,8 +100,8 @@ mod tests {
             counter.add(&user, copy).unwrap();
             expected.entry(user).or_default().insert(copy);
         }
-        let reporting = counter.finish().unwrap();
-        assert_eq!(reporting.users(), expected.len() as u64);
+        let reporting = counter.count_reporting_users().unwrap();
+        assert_eq!(reporting.reporting_user_count(), expected.len() as u64);
         for copies in [&[0u32][..], &[1, 5], &[7, 2, 3], &[9]] {
             let users = expected.values().filter(|own| copies.iter().any(|c| own.contains(c))).count() as u64;
             assert_eq!(reporting.users_with_any(copies), users);

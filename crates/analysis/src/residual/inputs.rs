@@ -1,6 +1,6 @@
 //! Profiles from the field: stored profiles, and raw files of deployed programs.
 
-use crate::segments::counts_untested_segments;
+use crate::segments::does_image_count_untested_segments;
 use anyhow::{Result, bail};
 use std::collections::BTreeSet;
 use std::fs;
@@ -128,7 +128,7 @@ fn inputs_of_residual_builds(folders: &Folders) -> Result<Vec<ProfileInput>> {
         if entry.images.iter().any(unknown) {
             for image in store.load(&entry)?.images {
                 let is_residual = image.units.iter().any(|u| u.map.has_times() && !u.map.experiment.is_watched())
-                    || counts_untested_segments(&image, folders);
+                    || does_image_count_untested_segments(&image, folders);
                 if is_residual {
                     residual.insert(image.identity)
                 } else {

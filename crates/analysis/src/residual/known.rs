@@ -21,7 +21,7 @@ use trodden_wire::{COUNTERS_SECTION, KNOWN_VERSION, KnownHeader, checksum};
 
 /// Known paths from the runs and files that the user named, and from the sets that were known at build time.
 #[derive(Default)]
-pub struct KnownInput {
+pub struct KnownPathInput {
     /// All known paths.
     pub paths: KnownPaths,
     /// Identities of the sets of known paths that builds refer to and that were looked up.
@@ -30,7 +30,7 @@ pub struct KnownInput {
     missing: BTreeSet<Identity>,
 }
 
-impl KnownInput {
+impl KnownPathInput {
     /// Adds the paths of a run, suite or file that the user named.
     pub fn add_named(&mut self, wanted: &str) -> Result<()> {
         let known = load_known_paths(OsStr::new(wanted)).with_context(|| format!("cannot load known paths from {wanted} (--known)"))?;
@@ -57,7 +57,7 @@ impl KnownInput {
     }
 
     /// Warns about sets that are missing from the unit cache. Fails if no known paths were given.
-    pub fn check(&self, profile: &Profile, folders: &Folders) -> Result<()> {
+    pub fn check_known_paths_apply(&self, profile: &Profile, folders: &Folders) -> Result<()> {
         let all_residual = profile.images.iter().flat_map(|i| &i.units).all(|u| u.map.has_times());
         if self.paths.is_empty() && self.missing.is_empty() && !all_residual {
             bail!(

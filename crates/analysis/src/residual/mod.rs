@@ -11,5 +11,5 @@ mod schemes;
 pub use cost::{BuildCost, BuildCosts};
 pub use gathered::FieldProfiles;
 pub use inputs::{FIELD_FOLDER, ProfileInput, RunLabel, find_inputs};
-pub use known::{KnownInput, build_known_file, warn_if_tests_differ};
-pub use schemes::{Scheme, SchemeJob, SchemeResults};
+pub use known::{KnownPathInput, build_known_file, warn_if_tests_differ};
+pub use schemes::{SchemeComparison, SchemeResult, SchemeResults};

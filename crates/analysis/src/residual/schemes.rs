@@ -16,22 +16,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use trodden_stored::Folders;
-use trodden_text::names::Name;
+use trodden_text::names::DemangledName;
 
 const PLACEHOLDER: &str = "{}";
 /// Number of calls in a segment. It is one, because stage I of the second scheme knows the paths up to each call.
-const DEPTH: usize = 1;
+const SEGMENT_DEPTH: usize = 1;
 
 /// Results of both schemes.
 pub struct SchemeResults {
     /// The results of scheme 1 and scheme 2.
-    pub schemes: [Scheme; 2],
+    pub schemes: [SchemeResult; 2],
     /// Costs of the builds.
     pub costs: BuildCosts,
 }
 
 /// Results of one scheme.
-pub struct Scheme {
+pub struct SchemeResult {
     /// How the scheme finds the tested segments: `whole program path` or `three stages`.
     pub stages: &'static str,
     /// Number of runs of the tests.
@@ -47,7 +47,7 @@ pub struct Scheme {
 }
 
 /// The parameters of a comparison of both schemes.
-pub struct SchemeJob<'a> {
+pub struct SchemeComparison<'a> {
     /// The program. Its bitcode must be available.
     pub program: &'a Path,
     /// A shell command that runs the tests.
@@ -64,14 +64,14 @@ pub struct SchemeJob<'a> {
 
 impl SchemeResults {
     /// Builds the variants of the program in a folder and runs them. Also returns the files of the profiles to report.
-    pub fn compare(job: &SchemeJob, folder: &Path, folders: &Folders) -> Result<(SchemeResults, Vec<String>)> {
+    pub fn compare(job: &SchemeComparison, folder: &Path, folders: &Folders) -> Result<(SchemeResults, Vec<String>)> {
         for (option, command) in [("--tests", job.tests), ("--field", job.field)] {
             ensure!(
                 command.contains(PLACEHOLDER),
                 "{option} `{command}` does not contain {PLACEHOLDER}. Write {PLACEHOLDER} in place of the program's path"
             );
         }
-        let stages = Stages { job, folder, folders };
+        let stages = SchemeStages { job, folder, folders };
         let (first, segments) = stages.run_whole_program_path()?;
         let (second, paths) = stages.run_three_stages()?;
         let known = stages.instrument("residual", &["--residual", path_str(&paths)?], REACH_CALLS_OPTION)?;
@@ -94,32 +94,32 @@ impl SchemeResults {
 
 const REACH_CALLS_OPTION: &str = "--reach calls";
 
-struct Stages<'a> {
-    job: &'a SchemeJob<'a>,
+struct SchemeStages<'a> {
+    job: &'a SchemeComparison<'a>,
     folder: &'a Path,
     folders: &'a Folders,
 }
 
-impl Stages<'_> {
+impl SchemeStages<'_> {
     /// Runs scheme 1. Also returns the profile of the production run.
-    fn run_whole_program_path(&self) -> Result<(Scheme, PathBuf)> {
+    fn run_whole_program_path(&self) -> Result<(SchemeResult, PathBuf)> {
         let writes = self.instrument("stream", &["--stream"], "")?;
         let (tests, time) = self.record(&writes, self.job.tests, &["--whole-program"])?;
         let streams = tests.with_extension("trodden.streams");
         let deployed = self.instrument("segments", &["--segments", &format!("tested:{}", path_str(&streams)?)], "")?;
         let (profile, _) = self.record(&deployed, self.job.field, &[])?;
-        Ok((Scheme::new("whole program path", 1, time, (&profile, self.folders))?, profile))
+        Ok((SchemeResult::new("whole program path", 1, time, (&profile, self.folders))?, profile))
     }
 
     /// Runs scheme 2. Also returns the profile of the paths that the tests took.
-    fn run_three_stages(&self) -> Result<(Scheme, PathBuf)> {
+    fn run_three_stages(&self) -> Result<(SchemeResult, PathBuf)> {
         let counts_paths = self.instrument("stage-1", &[], REACH_CALLS_OPTION)?;
         let (paths, first) = self.record(&counts_paths, self.job.tests, &[])?;
         let follows = self.instrument("stage-2", &["--segments", &format!("calls:{}", path_str(&paths)?)], "")?;
         let (segments, second) = self.record(&follows, self.job.tests, &[])?;
         let deployed = self.instrument("stage-3", &["--segments", &format!("tested:{}", path_str(&segments)?)], "")?;
         let (profile, _) = self.record(&deployed, self.job.field, &[])?;
-        Ok((Scheme::new("three stages", 2, first + second, (&profile, self.folders))?, paths))
+        Ok((SchemeResult::new("three stages", 2, first + second, (&profile, self.folders))?, paths))
     }
 
     /// Returns the path of a build. The file name is the program's own, because some programs depend on it. All folder names have the same
@@ -182,23 +182,23 @@ fn path_str(path: &Path) -> Result<&str> {
     path.to_str().with_context(|| format!("the path {} is not valid UTF-8", path.display()))
 }
 
-impl Scheme {
-    fn new(stages: &'static str, runs: usize, time: Duration, (profile, folders): (&Path, &Folders)) -> Result<Scheme> {
-        let observed = ObservedSegments::load(path_str(profile)?, DEPTH, folders)?;
-        let (tested, _) = observed.requested(DEPTH, false);
-        let untested = observed.by_name(DEPTH).into_iter().filter(|(segment, _)| !tested.contains(segment));
+impl SchemeResult {
+    fn new(stages: &'static str, runs: usize, time: Duration, (profile, folders): (&Path, &Folders)) -> Result<SchemeResult> {
+        let observed = ObservedSegments::load(path_str(profile)?, SEGMENT_DEPTH, folders)?;
+        let (tested, _) = observed.requested_and_uncountable(SEGMENT_DEPTH, false);
+        let untested = observed.counts_by_name(SEGMENT_DEPTH).into_iter().filter(|(segment, _)| !tested.contains(segment));
         let untested: Vec<(Vec<NamedPath>, u64)> = untested.collect();
         let executions = untested.iter().map(|(_, count)| count).sum();
         let untested = untested.into_iter().map(|(segment, _)| segment).collect();
-        Ok(Scheme { stages, runs, time, tested: tested.len(), untested, executions })
+        Ok(SchemeResult { stages, runs, time, tested: tested.len(), untested, executions })
     }
 }
 
 impl SchemeResults {
     /// Returns the names of the segments that scheme `which` finds and the other scheme does not.
-    pub fn found_only_by(&self, which: usize) -> Vec<String> {
+    pub fn segments_found_only_by(&self, which: usize) -> Vec<String> {
         let [this, other] = [&self.schemes[which], &self.schemes[1 - which]];
-        let name = |(_, name, path): &NamedPath| format!("{}:{path}", Name::from_linkage(name).short);
+        let name = |(_, name, path): &NamedPath| format!("{}:{path}", DemangledName::from_linkage(name).short);
         let segment = |s: &Vec<NamedPath>| s.iter().map(name).collect::<Vec<_>>().join(" > ");
         this.untested.difference(&other.untested).map(segment).collect()
     }

@@ -8,7 +8,7 @@ use trodden_profile::stream::FunctionIndex;
 use trodden_profile::{FunctionPaths, ImageProfile, PathDecoder};
 use trodden_unit::{EdgeKind, FunctionMap};
 
-pub struct Callees<'a> {
+pub struct CalleeResolver<'a> {
     image: &'a ImageProfile,
     /// Functions by name. The key of a local function includes its unit, because other units cannot call it by name.
     names: HashMap<(Option<usize>, &'a str), FunctionIndex>,
@@ -16,25 +16,26 @@ pub struct Callees<'a> {
     by_pointer: BTreeSet<FunctionIndex>,
 }
 
-impl<'a> Callees<'a> {
+impl<'a> CalleeResolver<'a> {
     /// Collects the functions that can be called by name.
-    pub fn from_image(image: &'a ImageProfile) -> Callees<'a> {
+    pub fn from_image(image: &'a ImageProfile) -> CalleeResolver<'a> {
         let mut names: HashMap<(Option<usize>, &str), FunctionIndex> = HashMap::new();
         for (place, function) in functions(image) {
             let aliases = unit_map(image, place).aliases.iter().filter(|a| a.of == function.name).map(|a| a.name.as_str());
             let own = function.local.then_some(place.unit);
             names.extend(aliases.chain([function.name.as_str()]).map(|name| ((own, name), place)));
         }
-        Callees { image, names, by_pointer: BTreeSet::new() }
+        CalleeResolver { image, names, by_pointer: BTreeSet::new() }
     }
 
-    fn resolve(&self, from: FunctionIndex, name: &str) -> Option<FunctionIndex> {
+    fn resolve_callee(&self, from: FunctionIndex, name: &str) -> Option<FunctionIndex> {
         self.names.get(&(Some(from.unit), name)).or_else(|| self.names.get(&(None, name))).copied()
     }
 
     /// Returns true if the function has paths that end at each of its calls to functions of the image.
     pub fn has_paths_to_calls(&self, place: FunctionIndex, function: &FunctionMap) -> bool {
-        let mut calls = function.calls.iter().filter(|call| call.callee.as_ref().is_some_and(|name| self.resolve(place, name).is_some()));
+        let mut calls =
+            function.calls.iter().filter(|call| call.callee.as_ref().is_some_and(|name| self.resolve_callee(place, name).is_some()));
         let ends = |kind| matches!(kind, EdgeKind::Reach | EdgeKind::TailCall | EdgeKind::NoReturn);
         calls.all(|call| function.graph.flow_edges().any(|e| e.from == call.block && ends(e.kind)))
     }
@@ -58,7 +59,7 @@ impl<'a> Callees<'a> {
         };
         let block = calling_block(function, &walk);
         let here: Vec<_> = function.calls.iter().filter(|call| Some(call.block) == block).collect();
-        let named = here.iter().filter_map(|call| self.resolve(at.function, call.callee.as_deref()?)).collect();
+        let named = here.iter().filter_map(|call| self.resolve_callee(at.function, call.callee.as_deref()?)).collect();
         (named, here.iter().any(|call| call.callee.is_none()))
     }
 
@@ -84,7 +85,7 @@ impl<'a> Callees<'a> {
         }
         for (place, function) in functions(self.image) {
             let paths = FunctionPaths::decode(function, self.image.units[place.unit].counts_of(function))?;
-            let entries = paths.entries();
+            let entries = paths.call_count();
             if entries > 0 && entries != by_name.get(&place).copied().unwrap_or(0) {
                 self.by_pointer.insert(place);
             }

@@ -41,12 +41,12 @@ pub fn compare(counted: &ObservedSegments, other: &str, depth: Option<usize>, fo
     let expected = ObservedSegments::load(other, depth.unwrap_or(deepest), folders)?;
     let mut all = Vec::new();
     for each in depth.map_or(1..=deepest, |depth| depth..=depth) {
-        let (requested_segments, unplaced) = counted.requested(each, depth.is_none());
+        let (requested_segments, unplaced) = counted.requested_and_uncountable(each, depth.is_none());
         let checked: BTreeSet<&Vec<NamedPath>> = requested_segments.difference(&unplaced).collect();
         if checked.is_empty() && unplaced.is_empty() {
             continue;
         }
-        all.push(compare_depth(&checked, (&counted.by_name(each), &expected.by_name(each)), each, unplaced.len()));
+        all.push(compare_depth(&checked, (&counted.counts_by_name(each), &expected.counts_by_name(each)), each, unplaced.len()));
     }
     Ok(all)
 }

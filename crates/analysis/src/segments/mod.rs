@@ -14,7 +14,9 @@ mod variant;
 pub(crate) use observed::find_logs;
 
 pub use compared::{ComparedSegments, compare};
-pub use observed::{NamedCounts, NamedPath, ObservedSegments, to_names};
+pub use observed::{NamedCounts, NamedPath, ObservedSegments, names_of_segment_paths};
 pub use select::{requested_segments, tested_contexts};
-pub use untested::{SegmentProfiles, UntestedOfDepth, UntestedSegmentSelection, UntestedSegments, counts_untested_segments};
+pub use untested::{
+    SegmentProfiles, UntestedSegmentSelection, UntestedSegments, UntestedSegmentsOfDepth, does_image_count_untested_segments,
+};
 pub use variant::check_variant;

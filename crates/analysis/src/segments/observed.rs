@@ -45,7 +45,7 @@ impl ObservedSegments {
         if !logs.is_empty() {
             return from_logs(&logs, depth, folders).map(Some);
         }
-        let profile = stored::load(wanted)?;
+        let profile = stored::load_profile(wanted)?;
         Ok(profile.images.iter().any(segments::counts_segments).then(|| ObservedSegments::from_profile(profile)))
     }
 
@@ -62,28 +62,28 @@ impl ObservedSegments {
     }
 
     /// Returns all segments with `depth` calls, each with its image and its count.
-    pub fn of_depth(&self, depth: usize) -> Vec<(&ImageProfile, Segment, u64)> {
+    pub fn segments_of_depth(&self, depth: usize) -> Vec<(&ImageProfile, Segment, u64)> {
         let all = self.profile.images.iter().zip(&self.images);
         all.flat_map(|(image, found)| segments::sum_to_depth(&found.counts, depth).into_iter().map(move |(s, n)| (image, s, n))).collect()
     }
 
     /// Returns the counts of all segments with `depth` calls, by name.
-    pub fn by_name(&self, depth: usize) -> NamedCounts {
+    pub fn counts_by_name(&self, depth: usize) -> NamedCounts {
         let mut out = NamedCounts::new();
-        for (image, segment, count) in self.of_depth(depth) {
-            *out.entry(to_names(image, &segment)).or_default() += count;
+        for (image, segment, count) in self.segments_of_depth(depth) {
+            *out.entry(names_of_segment_paths(image, &segment)).or_default() += count;
         }
         out
     }
 
     /// Returns, by name, the segments that programs were built to count, and those of them that cannot be counted, because uninstrumented
     /// code makes one of their calls. Suffixes of longer segments are included unless `exact_depth_only` is true.
-    pub fn requested(&self, depth: usize, exact_depth_only: bool) -> (BTreeSet<Vec<NamedPath>>, BTreeSet<Vec<NamedPath>>) {
+    pub fn requested_and_uncountable(&self, depth: usize, exact_depth_only: bool) -> (BTreeSet<Vec<NamedPath>>, BTreeSet<Vec<NamedPath>>) {
         let (mut requested, mut unplaced) = (BTreeSet::new(), BTreeSet::new());
         for (image, found) in self.profile.images.iter().zip(&self.images) {
             let of = |segments: &BTreeSet<Segment>| -> Vec<Vec<NamedPath>> {
                 let deep = segments.iter().filter(|s| s.len() > depth && (!exact_depth_only || s.len() == depth + 1));
-                deep.map(|s| to_names(image, &s[s.len() - 1 - depth..])).collect()
+                deep.map(|s| names_of_segment_paths(image, &s[s.len() - 1 - depth..])).collect()
             };
             requested.extend(of(&found.interesting));
             unplaced.extend(of(&found.unplaced));
@@ -93,7 +93,7 @@ impl ObservedSegments {
 }
 
 /// Returns the names of a segment's paths, which are the same in all builds of the same code.
-pub fn to_names(image: &ImageProfile, segment: &[FunctionPath]) -> Vec<NamedPath> {
+pub fn names_of_segment_paths(image: &ImageProfile, segment: &[FunctionPath]) -> Vec<NamedPath> {
     let name = |at: &FunctionPath| (unit_map(image, at.function).source.clone(), function_map(image, at.function).name.clone(), at.path);
     segment.iter().map(name).collect()
 }
@@ -149,10 +149,10 @@ fn count_segments(log: &StreamLog, image: &ImageProfile, depth: usize) -> Result
     for thread in log.threads() {
         let mut reader = SegmentReader::new(&places, depth);
         log.visit(thread, 0, |event| {
-            reader.feed(event);
+            reader.feed_symbol(event);
             true
         })?;
-        for (segment, count) in reader.finish() {
+        for (segment, count) in reader.into_segment_counts() {
             *counts.entry(segment).or_default() += count;
         }
     }

@@ -5,7 +5,7 @@
 //! segments that the tests took. In the second scheme, the paths of an ordinary run determine the calls that can occur (`calls:RUN`, stage
 //! I). The segments then come from a build that counts what follows these calls (stage II).
 
-use super::callees::{Callees, executed_paths, functions};
+use super::callees::{CalleeResolver, executed_paths, functions};
 use super::observed::ObservedSegments;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashMap;
@@ -14,8 +14,8 @@ use trodden_profile::segments::{FunctionPath, Segment, function_map, sum_to_dept
 use trodden_profile::stream::FunctionIndex;
 use trodden_profile::{ImageProfile, Profile};
 use trodden_stored::Folders;
-use trodden_stored::named::{self, LAST};
-use trodden_text::names::Name;
+use trodden_stored::named::{self, LAST_RUN_NAME};
+use trodden_text::names::DemangledName;
 use trodden_unit::{SegmentSet, SegmentSetBuilder};
 
 type SegmentRows<'a> = Vec<(&'a ImageProfile, Segment, u64)>;
@@ -25,27 +25,27 @@ type SegmentRows<'a> = Vec<(&'a ImageProfile, Segment, u64)>;
 pub fn requested_segments(depth: usize, only: &[String], wanted: &str, folders: &Folders) -> Result<SegmentSet> {
     let (kind, rest) = wanted.split_once(':').unwrap_or(("", wanted));
     let set = match kind {
-        "calls" => following_calls(&named::load(rest)?)?,
+        "calls" => segments_after_reached_calls(&named::load_profile(rest)?)?,
         "top" | "share" => {
-            let (number, run) = rest.split_once(':').unwrap_or((rest, LAST));
+            let (number, run) = rest.split_once(':').unwrap_or((rest, LAST_RUN_NAME));
             let observed = ObservedSegments::load(run, depth, folders)?;
-            let mut rows = observed.of_depth(depth);
+            let mut rows = observed.segments_of_depth(depth);
             rows.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.1.cmp(&b.1)));
-            let count = if kind == "top" { parse_top(number)? } else { parse_share(number, &rows)? };
+            let count = if kind == "top" { parse_top_count(number)? } else { parse_share(number, &rows)? };
             rows.truncate(count);
-            set_from_rows(&rows, run)
+            segment_set_from_rows(&rows, run)
         }
         _ => {
             let observed = ObservedSegments::load(wanted, depth, folders)?;
-            let mut rows: SegmentRows = (1..=depth).flat_map(|depth| observed.of_depth(depth)).collect();
+            let mut rows: SegmentRows = (1..=depth).flat_map(|depth| observed.segments_of_depth(depth)).collect();
             for only in only {
                 ensure!(
-                    rows.iter().any(|r| is_named(r, only)),
+                    rows.iter().any(|r| has_function_named(r, only)),
                     "`{wanted}` has no segment {only}. To list its segments, run `trodden segments {wanted}`"
                 );
             }
-            rows.retain(|r| only.is_empty() || only.iter().any(|only| is_named(r, only)));
-            set_from_rows(&rows, wanted)
+            rows.retain(|r| only.is_empty() || only.iter().any(|only| has_function_named(r, only)));
+            segment_set_from_rows(&rows, wanted)
         }
     };
     ensure!(
@@ -61,7 +61,7 @@ pub fn tested_contexts(wanted: &str, depth: usize, folders: &Folders) -> Result<
     let observed = ObservedSegments::load(wanted, depth, folders)?;
     let mut builder = SegmentSetBuilder::default();
     for (image, found) in observed.profile.images.iter().zip(&observed.images) {
-        let mut callees = Callees::from_image(image);
+        let mut callees = CalleeResolver::from_image(image);
         callees.record_pointer_calls(found.counts.keys());
         let mut numbers = FunctionNumbers::default();
         for segment in (1..=depth).flat_map(|depth| sum_to_depth(&found.counts, depth).into_keys()) {
@@ -79,10 +79,10 @@ pub fn tested_contexts(wanted: &str, depth: usize, folders: &Folders) -> Result<
 }
 
 /// Returns the set of all segments that may follow the calls that a run's paths reached.
-fn following_calls(profile: &Profile) -> Result<SegmentSet> {
+fn segments_after_reached_calls(profile: &Profile) -> Result<SegmentSet> {
     let mut builder = SegmentSetBuilder::default();
     for image in &profile.images {
-        let mut callees = Callees::from_image(image);
+        let mut callees = CalleeResolver::from_image(image);
         callees.infer_from_counts()?;
         let mut numbers = FunctionNumbers::default();
         for (place, function) in functions(image) {
@@ -104,7 +104,7 @@ fn following_calls(profile: &Profile) -> Result<SegmentSet> {
     Ok(builder.finish(true))
 }
 
-fn set_from_rows(rows: &SegmentRows, run: &str) -> SegmentSet {
+fn segment_set_from_rows(rows: &SegmentRows, run: &str) -> SegmentSet {
     let mut builder = SegmentSetBuilder::default();
     let mut numbers: HashMap<*const ImageProfile, FunctionNumbers> = HashMap::new();
     // The count of a shortest segment includes those of all longer segments that end with it, so only the shortest segments are added up.
@@ -123,7 +123,7 @@ fn set_from_rows(rows: &SegmentRows, run: &str) -> SegmentSet {
 
 /// Adds the execution counts of edges, if the run has a profile.
 fn add_edge_counts(builder: &mut SegmentSetBuilder, run: &str) {
-    let Ok(profile) = named::load(run) else { return };
+    let Ok(profile) = named::load_profile(run) else { return };
     let Ok(known) = profile.known_paths() else { return };
     // For a function whose events were streamed, the set refers to the graph of these events, whereas execution counts refer to the
     // function's own graph.
@@ -177,17 +177,17 @@ impl FunctionNumbers {
 }
 
 /// Returns true if a segment has this name, for example `main:12 > parse:3`.
-fn is_named((image, segment, _): &(&ImageProfile, Segment, u64), name: &str) -> bool {
+fn has_function_named((image, segment, _): &(&ImageProfile, Segment, u64), name: &str) -> bool {
     let parts: Vec<&str> = name.split('>').map(str::trim).collect();
     let is = |at: &FunctionPath, part: &str| {
         part.rsplit_once(':').is_some_and(|(function, path)| {
-            path.parse() == Ok(at.path) && Name::from_linkage(function_map(image, at.function).plain_name()).matches(function)
+            path.parse() == Ok(at.path) && DemangledName::from_linkage(function_map(image, at.function).plain_name()).matches(function)
         })
     };
     parts.len() == segment.len() && segment.iter().zip(parts).all(|(at, part)| is(at, part))
 }
 
-fn parse_top(number: &str) -> Result<usize> {
+fn parse_top_count(number: &str) -> Result<usize> {
     let parsed =
         number.parse().with_context(|| format!("invalid set of segments `top:{number}`: expected a number after `top:`, as in top:100"))?;
     ensure!(parsed > 0, "invalid set of segments `top:{number}`: the number must be at least 1");

@@ -1,22 +1,22 @@
 //! Untested interprocedural segments in runs of programs made by `trodden instrument --segments tested:RUN`.
 
-use super::observed::{ObservedSegments, to_names};
+use super::observed::{ObservedSegments, names_of_segment_paths};
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use trodden_profile::segments::{Segment, counts_segments, function_map};
-use trodden_profile::{BuildPolicy, ImageProfile, Merger, Profile};
+use trodden_profile::{BuildPolicy, ImageProfile, Profile, ProfileMerger};
 use trodden_stored::Folders;
-use trodden_text::names::Name;
+use trodden_text::names::DemangledName;
 use trodden_unit::SegmentSet;
 use trodden_unit::experiment::InputPurpose;
 
 /// Merges the profiles of programs that count segments.
 pub struct SegmentProfiles {
-    merger: Merger,
+    merger: ProfileMerger,
 }
 
 /// Returns true if an image was built with tested segments, so that it counts all other segments that begin with tested paths.
-pub fn counts_untested_segments(image: &ImageProfile, folders: &Folders) -> bool {
+pub fn does_image_count_untested_segments(image: &ImageProfile, folders: &Folders) -> bool {
     let sets = image.units.iter().filter_map(|unit| unit.map.experiment.segments());
     let every = |set| {
         let bytes = folders.inputs().ok()?.get(InputPurpose::Segments, set).ok()?;
@@ -26,7 +26,7 @@ pub fn counts_untested_segments(image: &ImageProfile, folders: &Folders) -> bool
 }
 
 /// The untested segments of one depth.
-pub struct UntestedOfDepth<'a> {
+pub struct UntestedSegmentsOfDepth<'a> {
     /// Number of calls in each segment.
     pub depth: usize,
     /// The untested segments with their image and count.
@@ -46,13 +46,13 @@ pub struct UntestedSegmentSelection<'a> {
 
 impl Default for SegmentProfiles {
     fn default() -> SegmentProfiles {
-        SegmentProfiles { merger: Merger::new(BuildPolicy::Separate) }
+        SegmentProfiles { merger: ProfileMerger::new(BuildPolicy::Separate) }
     }
 }
 
 impl SegmentProfiles {
     /// Moves the images that count segments out of a profile.
-    pub fn take_images(&mut self, name: &str, profile: &mut Profile) -> Result<()> {
+    pub fn take_segment_images(&mut self, name: &str, profile: &mut Profile) -> Result<()> {
         let (counted, rest) = std::mem::take(&mut profile.images).into_iter().partition(counts_segments);
         profile.images = rest;
         let counted: Vec<ImageProfile> = counted;
@@ -63,15 +63,15 @@ impl SegmentProfiles {
     }
 
     /// Returns the merged segments, or `None` if no profile had any segments.
-    pub fn finish(self) -> Option<ObservedSegments> {
-        self.merger.finish().map(ObservedSegments::from_profile)
+    pub fn into_observed_segments(self) -> Option<ObservedSegments> {
+        self.merger.into_merged_profile().map(ObservedSegments::from_profile)
     }
 }
 
 /// Untested segments of all depths.
 pub struct UntestedSegments<'a> {
     observed: &'a ObservedSegments,
-    depths: Vec<UntestedOfDepth<'a>>,
+    depths: Vec<UntestedSegmentsOfDepth<'a>>,
 }
 
 impl<'a> UntestedSegments<'a> {
@@ -80,21 +80,23 @@ impl<'a> UntestedSegments<'a> {
     pub fn new(observed: &'a ObservedSegments, wanted: &UntestedSegmentSelection, folders: &Folders) -> Result<UntestedSegments<'a>> {
         let mut depths = Vec::new();
         for depth in 1..=observed.deepest() {
-            let (mut known, _) = observed.requested(depth, false);
+            let (mut known, _) = observed.requested_and_uncountable(depth, false);
             for known_as in wanted.known {
                 let tests = ObservedSegments::load_if_any(known_as, depth, folders)
                     .with_context(|| format!("cannot load known segments from {known_as} (--known)"))?;
-                known.extend(tests.iter().flat_map(|tests| tests.by_name(depth).into_keys()));
+                known.extend(tests.iter().flat_map(|tests| tests.counts_by_name(depth).into_keys()));
             }
-            let mut found = observed.of_depth(depth);
+            let mut found = observed.segments_of_depth(depth);
             let all = (found.len(), found.iter().map(|s| u128::from(s.2)).sum());
             found.retain(|(image, segment, _)| {
                 let ends_in = |name: &str| {
-                    segment.last().is_some_and(|at| Name::from_linkage(function_map(image, at.function).plain_name()).matches(name))
+                    segment
+                        .last()
+                        .is_some_and(|at| DemangledName::from_linkage(function_map(image, at.function).plain_name()).matches(name))
                 };
-                wanted.function.is_none_or(ends_in) && !known.contains(&to_names(image, segment))
+                wanted.function.is_none_or(ends_in) && !known.contains(&names_of_segment_paths(image, segment))
             });
-            depths.push(UntestedOfDepth { depth, found, all });
+            depths.push(UntestedSegmentsOfDepth { depth, found, all });
         }
         Ok(UntestedSegments { observed, depths })
     }
@@ -110,7 +112,7 @@ impl<'a> UntestedSegments<'a> {
     }
 
     /// Returns the untested segments by depth.
-    pub fn depths(&self) -> &[UntestedOfDepth<'a>] {
+    pub fn depths(&self) -> &[UntestedSegmentsOfDepth<'a>] {
         &self.depths
     }
 }

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::Path;
-use trodden_text::names::Name;
+use trodden_text::names::DemangledName;
 use trodden_text::words::plural;
 use trodden_unit::experiment::{InputFolder, InputPurpose};
 use trodden_unit::{Identity, InstrumentedImage, SegmentFunction, SegmentSet, UnitMap};
@@ -30,7 +30,7 @@ pub fn check_variant(made: &InstrumentedImage, set: Identity, program: &Path, ou
         );
     }
     if !missing.is_empty() {
-        let names: Vec<String> = missing.iter().take(MAX_NAMED_FUNCTIONS).map(|f| Name::from_linkage(&f.name).short).collect();
+        let names: Vec<String> = missing.iter().take(MAX_NAMED_FUNCTIONS).map(|f| DemangledName::from_linkage(&f.name).short).collect();
         let more = if missing.len() > MAX_NAMED_FUNCTIONS { ", ..." } else { "" };
         let functions = plural(missing.len() as u128, "function", "functions");
         log::warn!(

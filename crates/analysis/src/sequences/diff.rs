@@ -9,7 +9,7 @@ use trodden_sequence::compare::{differences, first_difference};
 use trodden_sequence::grammar::{Fingerprints, RuleFrameEffects};
 
 /// Maximum number of events listed on each side of a difference.
-pub const MAX_SHOWN: u64 = 12;
+pub const MAX_EVENTS_PER_DIFFERENCE: u64 = 12;
 
 /// The differences between two sequences.
 #[derive(Serialize)]
@@ -44,7 +44,7 @@ pub struct LabelledRange {
     pub start: u64,
     /// Position after the last event.
     pub end: u64,
-    /// The first [`MAX_SHOWN`] events.
+    /// The first [`MAX_EVENTS_PER_DIFFERENCE`] events.
     pub events: Vec<String>,
 }
 
@@ -65,7 +65,7 @@ pub fn diff(left: &Grammar, right: &Grammar, table: &EventTable, top: usize) -> 
 }
 
 fn label_range(grammar: &Grammar, table: &EventTable, range: Range<u64>) -> LabelledRange {
-    let shown = (range.end - range.start).min(MAX_SHOWN) as usize;
+    let shown = (range.end - range.start).min(MAX_EVENTS_PER_DIFFERENCE) as usize;
     let events = grammar.symbols_from(range.start).take(shown).map(|symbol| table.label(symbol).to_owned()).collect();
     LabelledRange { start: range.start, end: range.end, events }
 }

@@ -31,7 +31,7 @@ pub fn find(opened: &OpenedSequence, events: &[String], top: usize) -> Result<Fo
     let frames = RuleFrameEffects::new(&opened.grammar, &opened.table);
     let mut occurrences = 0;
     let mut positions = Vec::new();
-    for string in symbol_strings(&opened.table, events)? {
+    for string in strings_of_symbols(&opened.table, events)? {
         let Some(pattern) = SearchPattern::new(&opened.grammar, &string) else { continue };
         occurrences += pattern.count();
         let wanted = if top == 0 { usize::MAX } else { top };
@@ -46,10 +46,10 @@ pub fn find(opened: &OpenedSequence, events: &[String], top: usize) -> Result<Fo
 }
 
 /// Returns all strings of symbols with these labels. A label may belong to several symbols.
-fn symbol_strings(table: &EventTable, labels: &[String]) -> Result<Vec<Vec<u64>>> {
+fn strings_of_symbols(table: &EventTable, labels: &[String]) -> Result<Vec<Vec<u64>>> {
     let mut strings = vec![Vec::new()];
     for label in labels {
-        let symbols = table.symbols_with_label(label);
+        let symbols = table.find_symbols_with_label(label);
         ensure!(!symbols.is_empty(), "the recording has no event `{label}`. Events are written FUNCTION:PATH, `enter FUNCTION` or `leave`");
         strings = strings.iter().flat_map(|s| symbols.iter().map(move |symbol| s.iter().copied().chain([*symbol]).collect())).collect();
     }

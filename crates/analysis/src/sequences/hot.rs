@@ -49,7 +49,7 @@ pub struct HotSubpathRow {
 
 impl HotQuery {
     /// Checks the ranges of the parameters.
-    pub fn check(&self) -> Result<()> {
+    pub fn check_query(&self) -> Result<()> {
         ensure!(self.threshold > 0.0 && self.threshold <= 100.0, "--threshold {} must be above 0 and at most 100 percent", self.threshold);
         ensure!(
             self.shortest <= self.longest,
@@ -63,8 +63,8 @@ impl HotQuery {
 
 /// Finds the minimal hot subpaths of a sequence. Fails if a parameter is out of range.
 pub fn find_hot_subpaths(opened: &OpenedSequence, question: HotQuery) -> Result<HotSubpaths> {
-    question.check()?;
-    let paths = opened.path_events();
+    question.check_query()?;
+    let paths = opened.path_event_count();
     let threshold = ((paths as f64 * question.threshold / 100.0).ceil() as u64).max(1);
     let parameters = HotParameters { shortest: question.shortest, longest: question.longest, threshold: threshold.into() };
     let sequence = opened.grammar.with_symbols_retained(|symbol| opened.table.is_path(symbol))?;

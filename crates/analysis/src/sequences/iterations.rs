@@ -92,7 +92,7 @@ pub fn iterations_of_copies(copies: &[Vec<Grammar>], table: &EventTable, questio
 }
 
 /// Counts paths of consecutive iterations, and finds patterns.
-pub fn iteration_document(opened: &OpenedSequence, job: IterationQuery) -> Result<IterationDocument> {
+pub fn document_iterations(opened: &OpenedSequence, job: IterationQuery) -> Result<IterationDocument> {
     let table = &opened.table;
     let mut profile = IterationProfile::new(job.iterations)?;
     // Prefixes are skipped, because each is part of a later complete path.

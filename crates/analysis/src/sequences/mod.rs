@@ -15,13 +15,13 @@ pub mod text;
 
 pub(crate) use numbers::take_top;
 
-pub use diff::{DifferenceRow, LabelledRange, MAX_SHOWN, SequenceDifferences, diff};
+pub use diff::{DifferenceRow, LabelledRange, MAX_EVENTS_PER_DIFFERENCE, SequenceDifferences, diff};
 pub use find::{FoundEvents, FoundPosition, find};
 pub use hot::{HotQuery, HotSubpathRow, HotSubpaths, find_hot_subpaths};
 pub use iterations::{
-    BranchPath, BranchPathDocument, IterationDocument, IterationPattern, IterationQuery, IterationRow, iteration_document,
+    BranchPath, BranchPathDocument, IterationDocument, IterationPattern, IterationQuery, IterationRow, document_iterations,
     iterations_of_copies, last_branches,
 };
-pub use phases::{FoundPhases, PhaseDocument, PhaseRow, phase_document};
-pub use recording::{EventEntry, EventTable, OpenedSequence, PathEvent, RecordingWriter, SequenceRecording, ThreadSequence};
+pub use phases::{FoundPhases, PhaseDocument, PhaseRow, document_phases};
+pub use recording::{EventTable, OpenedSequence, PathEvent, RecordingWriter, SequenceRecording, SymbolMeaning, ThreadSequence};
 pub use segments::{CountedSegment, SequenceSegments, check_depth, count_segments};

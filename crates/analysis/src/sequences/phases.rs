@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use trodden_sequence::phases::{PhaseParameters, Phases, find_phases, split_into_intervals};
 
-const MAX_LISTED: usize = 5;
+const MAX_LISTED_PHASES: usize = 5;
 
 /// Phases of a sequence.
 #[derive(Serialize)]
@@ -44,14 +44,16 @@ pub struct PhaseRow {
 }
 
 /// Finds at most `max_phases` phases by paths and by blocks. The sequence is split into about 100 intervals.
-pub fn phase_document(opened: &OpenedSequence, max_phases: usize) -> Result<PhaseDocument> {
-    let interval = opened.path_events().div_ceil(100).max(1);
+pub fn document_phases(opened: &OpenedSequence, max_phases: usize) -> Result<PhaseDocument> {
+    let interval = opened.path_event_count().div_ceil(100).max(1);
     let parameters = PhaseParameters { max_phases, ..PhaseParameters::default() };
     let table = &opened.table;
-    let by_paths = find_in_sequence(opened, interval, parameters, |symbol, add| add(symbol, 1.0))?;
+    let by_paths = find_phases_in_sequence(opened, interval, parameters, |symbol, add| add(symbol, 1.0))?;
     let by_blocks = if has_blocks(opened) {
         let add_blocks = |symbol, add: &mut dyn FnMut(u64, f64)| table.entry(symbol).blocks.iter().for_each(|block| add(*block, 1.0));
-        Some(to_found_phases(find_in_sequence(opened, interval, parameters, add_blocks)?, |block| table.block_name(block).to_owned()))
+        Some(to_found_phases(find_phases_in_sequence(opened, interval, parameters, add_blocks)?, |block| {
+            table.block_name(block).to_owned()
+        }))
     } else {
         None
     };
@@ -65,7 +67,7 @@ fn has_blocks(opened: &OpenedSequence) -> bool {
     paths.all(|symbol| !opened.table.entry(*symbol).blocks.is_empty())
 }
 
-fn find_in_sequence(
+fn find_phases_in_sequence(
     opened: &OpenedSequence,
     interval: u64,
     parameters: PhaseParameters,
@@ -80,7 +82,7 @@ fn to_found_phases(phases: Phases, label: impl Fn(u64) -> String) -> FoundPhases
     let rows = phases.phases.iter().map(|phase| PhaseRow {
         intervals: phase.intervals,
         representative: phase.representative,
-        hot: phase.features.iter().take(MAX_LISTED).map(|(feature, share)| (label(*feature), 100.0 * share)).collect(),
+        hot: phase.features.iter().take(MAX_LISTED_PHASES).map(|(feature, share)| (label(*feature), 100.0 * share)).collect(),
     });
     FoundPhases { changes, phases: rows.collect(), phase_of_interval: phases.phase_of_interval }
 }

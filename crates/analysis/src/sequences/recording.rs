@@ -10,7 +10,7 @@ use trodden_sequence::{CompressionMethod, Grammar, WindowLimits, WindowWriter};
 
 /// The meaning of a symbol.
 #[derive(Clone, Debug)]
-pub struct EventEntry {
+pub struct SymbolMeaning {
     /// The event's class.
     pub class: EventClass,
     /// The event as text: `FUNCTION:PATH`, `enter FUNCTION` or `leave`.
@@ -36,16 +36,16 @@ pub struct PathEvent {
     pub source: Option<String>,
 }
 
-impl EventEntry {
-    fn call_or_return(class: EventClass, label: String) -> EventEntry {
-        EventEntry { class, label, blocks: Vec::new(), is_prefix: false, source: None }
+impl SymbolMeaning {
+    fn call_or_return(class: EventClass, label: String) -> SymbolMeaning {
+        SymbolMeaning { class, label, blocks: Vec::new(), is_prefix: false, source: None }
     }
 }
 
 /// Symbol table of one or more recordings.
 #[derive(Debug, Default)]
 pub struct EventTable {
-    entries: Vec<EventEntry>,
+    entries: Vec<SymbolMeaning>,
     numbers: HashMap<(EventClass, String), u64>,
     functions: Vec<String>,
     function_numbers: HashMap<String, u32>,
@@ -100,7 +100,7 @@ impl EventTable {
         }
         let label = format!("{}:{path}", self.function_name(event.function));
         let blocks = blocks(self);
-        let entry = EventEntry { class: key.0, label, blocks, is_prefix: event.is_prefix, source: event.source.clone() };
+        let entry = SymbolMeaning { class: key.0, label, blocks, is_prefix: event.is_prefix, source: event.source.clone() };
         self.insert(key, entry)
     }
 
@@ -108,17 +108,20 @@ impl EventTable {
     pub fn enter_symbol(&mut self, function: u32) -> u64 {
         let key = (EventClass::Enter, function.to_string());
         let label = format!("enter {}", self.function_name(function));
-        self.numbers.get(&key).copied().unwrap_or_else(|| self.insert(key, EventEntry::call_or_return(EventClass::Enter, label)))
+        self.numbers.get(&key).copied().unwrap_or_else(|| self.insert(key, SymbolMeaning::call_or_return(EventClass::Enter, label)))
     }
 
     /// Returns the symbol for leaving a function, adding it if new.
     pub fn leave_symbol(&mut self) -> u64 {
         let key = (EventClass::Leave, String::new());
-        self.numbers.get(&key).copied().unwrap_or_else(|| self.insert(key, EventEntry::call_or_return(EventClass::Leave, "leave".into())))
+        self.numbers
+            .get(&key)
+            .copied()
+            .unwrap_or_else(|| self.insert(key, SymbolMeaning::call_or_return(EventClass::Leave, "leave".into())))
     }
 
     /// Returns the meaning of a symbol.
-    pub fn entry(&self, symbol: u64) -> &EventEntry {
+    pub fn entry(&self, symbol: u64) -> &SymbolMeaning {
         &self.entries[symbol as usize]
     }
 
@@ -133,7 +136,7 @@ impl EventTable {
     }
 
     /// Returns the symbols with a label. There are several symbols if paths with this label end differently.
-    pub fn symbols_with_label(&self, label: &str) -> Vec<u64> {
+    pub fn find_symbols_with_label(&self, label: &str) -> Vec<u64> {
         (0..).zip(&self.entries).filter(|(_, entry)| entry.label == label).map(|(symbol, _)| symbol).collect()
     }
 
@@ -150,7 +153,7 @@ impl EventTable {
         known.filter_map(|entry| Some((entry.label.clone(), entry.source.clone()?))).collect()
     }
 
-    fn insert(&mut self, key: (EventClass, String), entry: EventEntry) -> u64 {
+    fn insert(&mut self, key: (EventClass, String), entry: SymbolMeaning) -> u64 {
         let number = self.entries.len() as u64;
         self.entries.push(entry);
         self.numbers.insert(key, number);
@@ -217,7 +220,7 @@ impl RecordingWriter {
     }
 
     /// Compresses the remaining events and returns the recording.
-    pub fn finish(self, convention: CallRecordingConvention) -> Result<SequenceRecording> {
+    pub fn into_recording(self, convention: CallRecordingConvention) -> Result<SequenceRecording> {
         let mut threads = Vec::new();
         for (name, mut writer, mut windows) in self.threads {
             windows.extend(writer.close()?);
@@ -239,7 +242,7 @@ pub struct OpenedSequence {
 
 impl OpenedSequence {
     /// Returns the number of paths in the sequence, not counting prefixes.
-    pub fn path_events(&self) -> u64 {
+    pub fn path_event_count(&self) -> u64 {
         let counts = self.grammar.terminals().iter().zip(self.grammar.terminal_counts());
         counts.filter(|(symbol, _)| self.table.is_path(**symbol)).map(|(_, count)| count).sum()
     }

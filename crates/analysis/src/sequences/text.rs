@@ -60,7 +60,7 @@ pub fn read(file: &Path, method: CompressionMethod, limits: WindowLimits, table:
         parsed.with_context(|| format!("cannot parse line {number}, `{}`", text.chars().take(80).collect::<String>()))?;
     }
     let convention = events.convention;
-    writer.finish(convention)
+    writer.into_recording(convention)
 }
 
 struct TextEvents<'a> {

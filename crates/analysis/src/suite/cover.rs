@@ -4,12 +4,12 @@
 //!   its cost; then drop tests that became superfluous.
 //! - *Exact*: branch and bound, after the reductions of Beasley ("An algorithm for set covering problems", 1987) and a split into parts
 //!   that share no test. Lower bounds are Lagrangian, in integer arithmetic, so that rounding cannot make them wrong. If the search is
-//!   stopped, the bound proven so far remains valid ([`Cover::bound`]).
+//!   stopped, the bound proven so far remains valid ([`SetCover::bound`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Lagrangian multipliers are integers in units of 1/SCALE.
-const SCALE: i128 = 1 << 12;
+const MULTIPLIER_SCALE: i128 = 1 << 12;
 /// Number of subgradient steps for the bound that is computed before a search, or without a search.
 const FIRST_SUBGRADIENT_STEPS: u32 = 300;
 /// Number of subgradient steps for the bound at each node of the search.
@@ -26,7 +26,7 @@ pub struct CoverProblem {
 
 /// Sets that cover all elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cover {
+pub struct SetCover {
     /// Indices of the selected sets, ascending.
     pub selected: Vec<usize>,
     /// Sum of the selected sets' costs.
@@ -35,7 +35,7 @@ pub struct Cover {
     pub bound: u64,
 }
 
-impl Cover {
+impl SetCover {
     /// Returns true if this cover is proven to be the cheapest.
     pub fn is_proven(&self) -> bool {
         self.cost == self.bound
@@ -46,8 +46,8 @@ impl Cover {
 type SetsByElement = Vec<Vec<u32>>;
 
 /// Returns the greedy cover, with a lower bound for any cover.
-pub fn find_greedy_cover(problem: &CoverProblem) -> Cover {
-    let rows = build_rows(problem);
+pub fn find_greedy_cover(problem: &CoverProblem) -> SetCover {
+    let rows = build_sets_by_element(problem);
     let selected = cover_greedily(&rows, &problem.costs);
     let root = CoverPart { rows, costs: &problem.costs };
     let bound = root.find_lower_bound(&mut BTreeMap::new(), FIRST_SUBGRADIENT_STEPS, total_cost(&selected, &problem.costs));
@@ -55,9 +55,9 @@ pub fn find_greedy_cover(problem: &CoverProblem) -> Cover {
 }
 
 /// Returns the cheapest cover, or the best one found before `should_continue`, called at each search node, returned false.
-pub fn find_cheapest_cover(problem: &CoverProblem, should_continue: &mut dyn FnMut() -> bool) -> Cover {
-    let mut rows = build_rows(problem);
-    let mut selected = reduce_rows(&mut rows, &problem.costs);
+pub fn find_cheapest_cover(problem: &CoverProblem, should_continue: &mut dyn FnMut() -> bool) -> SetCover {
+    let mut rows = build_sets_by_element(problem);
+    let mut selected = apply_forced_decisions(&mut rows, &problem.costs);
     let mut bound = total_cost(&selected, &problem.costs);
     for rows in split_parts(rows) {
         let part = CoverPart { rows, costs: &problem.costs };
@@ -74,17 +74,17 @@ pub fn find_cheapest_cover(problem: &CoverProblem, should_continue: &mut dyn FnM
     build_cover(selected, bound, problem)
 }
 
-fn build_cover(mut selected: Vec<u32>, bound: u64, problem: &CoverProblem) -> Cover {
+fn build_cover(mut selected: Vec<u32>, bound: u64, problem: &CoverProblem) -> SetCover {
     selected.sort_unstable();
     let cost = total_cost(&selected, &problem.costs);
-    Cover { selected: selected.into_iter().map(|s| s as usize).collect(), cost, bound: bound.min(cost) }
+    SetCover { selected: selected.into_iter().map(|s| s as usize).collect(), cost, bound: bound.min(cost) }
 }
 
 fn total_cost(sets: &[u32], costs: &[u64]) -> u64 {
     sets.iter().map(|s| costs[*s as usize]).sum()
 }
 
-fn build_rows(problem: &CoverProblem) -> SetsByElement {
+fn build_sets_by_element(problem: &CoverProblem) -> SetsByElement {
     let mut of: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (set, elements) in problem.sets.iter().enumerate() {
         for element in elements.iter().collect::<BTreeSet<_>>() {
@@ -144,7 +144,7 @@ fn drop_redundant_sets(rows: &SetsByElement, mut selected: Vec<u32>, costs: &[u6
 
 /// Reduces `rows` by the decisions that are forced, and returns the sets that these decisions select. Some cheapest cover contains all of
 /// these sets.
-fn reduce_rows(rows: &mut SetsByElement, costs: &[u64]) -> Vec<u32> {
+fn apply_forced_decisions(rows: &mut SetsByElement, costs: &[u64]) -> Vec<u32> {
     let mut selected = Vec::new();
     loop {
         let before = (rows.len(), rows.iter().map(Vec::len).sum::<usize>());
@@ -238,7 +238,7 @@ impl CoverPart<'_> {
             return 0;
         }
         let columns = rows_by_set(&self.rows);
-        let scaled = |set: &u32| i128::from(self.costs[*set as usize]) * SCALE;
+        let scaled = |set: &u32| i128::from(self.costs[*set as usize]) * MULTIPLIER_SCALE;
         // A row's initial multiplier, which is its price, is an even share of the cost of its cheapest set.
         let share = |row: &Vec<u32>| row.iter().map(|s| scaled(s) / columns[s].len() as i128).min().unwrap_or(0);
         let mut prices: Vec<i128> = self.rows.iter().map(|row| multipliers.get(row).copied().unwrap_or_else(|| share(row))).collect();
@@ -265,7 +265,7 @@ impl CoverPart<'_> {
                 step /= 1.5;
             }
             // The bound is valid for any multipliers, so the step may be rounded.
-            let length = step * (i128::from(upper) * SCALE - value).max(1) as f64 / norm as f64;
+            let length = step * (i128::from(upper) * MULTIPLIER_SCALE - value).max(1) as f64 / norm as f64;
             for (price, covered) in prices.iter_mut().zip(&covered) {
                 *price = (*price + (length * (1 - covered) as f64) as i128).max(0);
             }
@@ -277,7 +277,7 @@ impl CoverPart<'_> {
 
 /// Converts a scaled bound to a cost, rounded up because costs are integers.
 fn unscale_rounding_up(scaled: i128) -> u64 {
-    ((scaled + SCALE - 1) / SCALE).max(0) as u64
+    ((scaled + MULTIPLIER_SCALE - 1) / MULTIPLIER_SCALE).max(0) as u64
 }
 
 struct CoverSearch<'a> {
@@ -318,7 +318,7 @@ impl CoverSearch<'_> {
             }
             let kept = selected.len();
             selected.push(*set);
-            selected.extend(reduce_rows(&mut rows, self.costs));
+            selected.extend(apply_forced_decisions(&mut rows, self.costs));
             self.search_cover(&CoverPart { rows, costs: self.costs }, selected, multipliers.clone());
             selected.truncate(kept);
         }

@@ -133,7 +133,7 @@ impl Suite {
     }
 
     /// Removes the paths of all functions that are not in `functions`. Tests without remaining paths stay in the suite.
-    pub fn keep(&mut self, functions: &BTreeSet<UnitFunction>) {
+    pub fn keep_functions_in(&mut self, functions: &BTreeSet<UnitFunction>) {
         let all = std::mem::take(&mut self.paths);
         self.index.clear();
         let new_indices: Vec<Option<PathIndex>> =
@@ -157,12 +157,12 @@ impl Suite {
         }
         // Also mark changed lines in functions that no test executes, since the report counts them.
         for map in self.units.values() {
-            map.functions.iter().for_each(|function| drop(changes.blocks(map, function)));
+            map.functions.iter().for_each(|function| drop(changes.changed_blocks(map, function)));
         }
         let mut found = BTreeSet::new();
         for (key, paths) in of_function {
             let Some((map, function)) = self.function(key) else { continue };
-            let touched = changes.blocks(map, function);
+            let touched = changes.changed_blocks(map, function);
             if touched.is_empty() {
                 continue;
             }

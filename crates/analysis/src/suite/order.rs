@@ -23,7 +23,7 @@ pub struct OrderedTest {
 
 /// The criterion by which tests are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OrderBy {
+pub enum TestOrderMeasure {
     /// The number of new paths.
     Paths,
     /// The number of new paths per unit of run time.
@@ -32,7 +32,7 @@ pub enum OrderBy {
 
 /// Orders tests by interesting paths, or by all paths if `interesting` is `None`. Tests without interesting paths come last, ordered by all
 /// of their paths.
-pub fn order_tests(tests: &[SuiteTest], interesting: Option<&BTreeSet<PathIndex>>, by: OrderBy) -> Vec<OrderedTest> {
+pub fn order_tests(tests: &[SuiteTest], interesting: Option<&BTreeSet<PathIndex>>, by: TestOrderMeasure) -> Vec<OrderedTest> {
     let sets = |only: Option<&BTreeSet<PathIndex>>| -> Vec<Vec<PathIndex>> {
         tests.iter().map(|t| t.paths.iter().filter(|p| only.is_none_or(|w| w.contains(p))).copied().collect()).collect()
     };
@@ -46,14 +46,14 @@ pub fn order_tests(tests: &[SuiteTest], interesting: Option<&BTreeSet<PathIndex>
 
 /// Orders tests greedily. A test's value only decreases, so a value in the heap is an upper bound, and is updated only when it reaches the
 /// top.
-fn order_by_new_paths(tests: &[SuiteTest], mut remaining: Vec<usize>, sets: &[Vec<PathIndex>], by: OrderBy) -> Vec<OrderedTest> {
+fn order_by_new_paths(tests: &[SuiteTest], mut remaining: Vec<usize>, sets: &[Vec<PathIndex>], by: TestOrderMeasure) -> Vec<OrderedTest> {
     let (mut placed, mut pass) = (Vec::new(), 0);
     while !remaining.is_empty() {
         let mut covered: BTreeSet<PathIndex> = BTreeSet::new();
         let value = |test: usize, adds: u64| match by {
-            OrderBy::Paths => u128::from(adds) << 64,
+            TestOrderMeasure::Paths => u128::from(adds) << 64,
             // Fixed point, with 64 fractional bits.
-            OrderBy::PathsPerTime => (u128::from(adds) << 64) / u128::from(tests[test].duration_ns.max(1)),
+            TestOrderMeasure::PathsPerTime => (u128::from(adds) << 64) / u128::from(tests[test].duration_ns.max(1)),
         };
         let mut heap: BinaryHeap<(u128, Reverse<usize>, u64)> =
             remaining.iter().map(|t| (value(*t, sets[*t].len() as u64), Reverse(*t), sets[*t].len() as u64)).collect();
@@ -81,7 +81,11 @@ fn order_by_new_paths(tests: &[SuiteTest], mut remaining: Vec<usize>, sets: &[Ve
 }
 
 /// Returns the average percentage (0 to 100) of paths covered by an order of tests, or `None` if there is nothing to cover.
-pub fn average_covered(tests: &[SuiteTest], order: impl Iterator<Item = usize>, interesting: Option<&BTreeSet<PathIndex>>) -> Option<f64> {
+pub fn average_covered_percent(
+    tests: &[SuiteTest],
+    order: impl Iterator<Item = usize>,
+    interesting: Option<&BTreeSet<PathIndex>>,
+) -> Option<f64> {
     let (mut covered, mut places, mut length) = (BTreeSet::new(), 0u64, 0u64);
     for (place, test) in (1u64..).zip(order) {
         for path in tests[test].paths.iter().filter(|p| interesting.is_none_or(|w| w.contains(p))) {

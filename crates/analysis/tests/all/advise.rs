@@ -2,7 +2,7 @@
 //! recomputed from that list.
 
 use std::collections::{BTreeMap, BTreeSet};
-use trodden_analysis::advise::{Advice, AdviseOptions, Correlated, LoopPatterns, NeverTogether, advise};
+use trodden_analysis::advise::{Advice, AdviseOptions, CorrelatedBranches, LoopPatterns, NeverTogether, advise};
 use trodden_flow::{CutReason, DagEdge, Edge, Node, Origin};
 use trodden_profile::FunctionPaths;
 use trodden_testkit::{Random, RandomFunction};
@@ -18,14 +18,14 @@ struct Execution {
     edges: Vec<Edge>,
 }
 
-struct Case {
+struct AdviceTestCase {
     map: FunctionMap,
     paths: FunctionPaths,
     executions: Vec<Execution>,
 }
 
 /// Creates a random function with random counts. A few paths are frequent, so that there is something to find.
-fn random_case(random: &mut Random) -> Option<Case> {
+fn random_case(random: &mut Random) -> Option<AdviceTestCase> {
     let mut map = RandomFunction::random(random, "f", 8).map;
     // Turn calls that may not return into returns, so that every branch has outcomes.
     let stops = |map: &FunctionMap, path: &[DagEdge]| {
@@ -63,7 +63,7 @@ fn random_case(random: &mut Random) -> Option<Case> {
     }
     counts.sort();
     let paths = FunctionPaths::decode(&map, counts).unwrap();
-    Some(Case { map, paths, executions })
+    Some(AdviceTestCase { map, paths, executions })
 }
 
 fn enumerate_paths(map: &FunctionMap, at: Node, sum: i64, path: &mut Vec<DagEdge>, all: &mut Vec<(i64, Vec<DagEdge>)>) {
@@ -79,7 +79,7 @@ fn enumerate_paths(map: &FunctionMap, at: Node, sum: i64, path: &mut Vec<DagEdge
     }
 }
 
-impl Case {
+impl AdviceTestCase {
     fn count_executions(&self, holds: impl Fn(&Execution) -> bool) -> u64 {
         self.executions.iter().filter(|e| holds(e)).map(|e| e.count).sum()
     }
@@ -149,7 +149,7 @@ fn is_close(a: f64, b: f64) -> bool {
 }
 
 /// Returns the number of executions of the later branch that an earlier branch decides, and the mean distance between the branches.
-fn count_decided(case: &Case, earlier: &BTreeSet<Edge>, later: &BTreeSet<Edge>) -> (u64, f64) {
+fn count_decided(case: &AdviceTestCase, earlier: &BTreeSet<Edge>, later: &BTreeSet<Edge>) -> (u64, f64) {
     let (mut decided, mut all, mut distance) = (0, 0u64, 0.0);
     for a in earlier {
         let cells: Vec<u64> = later.iter().map(|c| case.count_executions(|e| takes_in_order(e, *a, *c))).collect();
@@ -168,7 +168,7 @@ fn count_decided(case: &Case, earlier: &BTreeSet<Edge>, later: &BTreeSet<Edge>) 
 
 /// Returns the entropy of the later branch that remains if the outcome of the earlier branch is known. Not executing the earlier branch
 /// counts as an outcome.
-fn remaining_entropy(case: &Case, earlier: &BTreeSet<Edge>, later: &BTreeSet<Edge>) -> f64 {
+fn remaining_entropy(case: &AdviceTestCase, earlier: &BTreeSet<Edge>, later: &BTreeSet<Edge>) -> f64 {
     let total = case.count_executions(|e| later.iter().any(|c| position_of(e, *c).is_some())) as f64;
     let mut bits = 0.0;
     for a in earlier.iter().map(Some).chain([None]) {
@@ -182,7 +182,7 @@ fn remaining_entropy(case: &Case, earlier: &BTreeSet<Edge>, later: &BTreeSet<Edg
     bits
 }
 
-fn assert_correlated_matches(case: &Case, found: &[&Correlated]) {
+fn assert_correlated_matches(case: &AdviceTestCase, found: &[&CorrelatedBranches]) {
     let branches = case.branches();
     for (later, outcomes) in &branches {
         let counts: Vec<u64> = outcomes.iter().map(|c| case.count_executions(|e| position_of(e, *c).is_some())).collect();
@@ -227,7 +227,7 @@ fn assert_correlated_matches(case: &Case, found: &[&Correlated]) {
     assert!(found.iter().all(|c| branches.contains_key(&c.later)));
 }
 
-fn assert_never_together_matches(case: &Case, found: &[&NeverTogether], reported: &BTreeSet<Node>) {
+fn assert_never_together_matches(case: &AdviceTestCase, found: &[&NeverTogether], reported: &BTreeSet<Node>) {
     let branches = case.branches();
     let mut expected: BTreeMap<Edge, f64> = BTreeMap::new();
     for (later, outcomes) in branches.iter().filter(|(later, _)| !reported.contains(later)) {
@@ -261,7 +261,7 @@ fn assert_never_together_matches(case: &Case, found: &[&NeverTogether], reported
     }
 }
 
-fn assert_loops_match(case: &Case, found: &[&LoopPatterns]) {
+fn assert_loops_match(case: &AdviceTestCase, found: &[&LoopPatterns]) {
     let mut expected = BTreeSet::new();
     for (head, body) in case.loops() {
         let inside = |e: &Edge| body.contains(&case.source_block(*e)) && body.contains(&case.map.graph.to(*e));

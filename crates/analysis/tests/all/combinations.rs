@@ -1,7 +1,7 @@
 //! Checks untested combinations of random functions against a search through all of their paths.
 
 use std::collections::BTreeSet;
-use trodden_analysis::combinations::{Combinations, find_untested_paths};
+use trodden_analysis::combinations::{PathCombinationCounts, find_untested_paths};
 use trodden_flow::DagEdgeId;
 use trodden_profile::{FunctionPaths, PathCount};
 use trodden_testkit::functions::RandomFunction;
@@ -33,7 +33,7 @@ fn combinations_are_untaken_paths_over_executed_edges() {
         let dag = subject.map.dag().unwrap();
         let unfinished = paths.unfinished.iter().any(|u| u.count > 0);
         assert!(!unfinished, "only complete paths were executed");
-        let found = Combinations::new(&subject.map, &dag, &paths);
+        let found = PathCombinationCounts::new(&subject.map, &dag, &paths);
         assert_eq!((found.possible, found.taken, found.untested), (all.len() as u128, taken.len() as u64, expected.len() as u128));
         let listed: BTreeSet<u64> = find_untested_paths(&subject.map, &dag, &paths, usize::MAX).iter().map(|p| p.id).collect();
         assert_eq!(listed, expected);

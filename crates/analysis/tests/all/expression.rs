@@ -1,6 +1,8 @@
 //! Checks matching of path expressions on random functions against trying all assignments of places to blocks.
 
-use trodden_analysis::expression::{Begin, BlockSet, End, ExpressionSequence, Gap, Matcher, PathExpression};
+use trodden_analysis::expression::{
+    AllowedBlocksBetween, ExpressionPlace, ExpressionSequence, PathExpression, PathMatcher, RequiredPathBegin, RequiredPathEnd,
+};
 use trodden_flow::{CutReason, Node};
 use trodden_profile::{DecodedPath, PathDecoder, PathEnd, PathStart};
 use trodden_testkit::{Random, RandomFunction};
@@ -30,38 +32,39 @@ fn build_unit() -> UnitMap {
     }
 }
 
-fn random_place(random: &mut Random, blocks: u64) -> BlockSet {
-    if random.chance(15) { BlockSet::Any } else { BlockSet::Block(random.below(blocks) as u32) }
+fn random_place(random: &mut Random, blocks: u64) -> ExpressionPlace {
+    if random.chance(15) { ExpressionPlace::Any } else { ExpressionPlace::Block(random.below(blocks) as u32) }
 }
 
-fn random_gap(random: &mut Random, blocks: u64) -> Gap {
+fn random_gap(random: &mut Random, blocks: u64) -> AllowedBlocksBetween {
     match random.below(3) {
-        0 => Gap::Nothing,
-        1 => Gap::Without(Vec::new()),
+        0 => AllowedBlocksBetween::Nothing,
+        1 => AllowedBlocksBetween::Without(Vec::new()),
         // The cases above generate gaps without excluded places.
-        _ => Gap::Without((0..1 + random.below(2)).map(|_| BlockSet::Block(random.below(blocks) as u32)).collect()),
+        _ => AllowedBlocksBetween::Without((0..1 + random.below(2)).map(|_| ExpressionPlace::Block(random.below(blocks) as u32)).collect()),
     }
 }
 
 fn random_sequence(random: &mut Random, blocks: u64) -> ExpressionSequence {
     let pick = |random: &mut Random, of: u64| random.below(of);
     ExpressionSequence {
-        begin: [None, None, None, Some(Begin::Entry), Some(Begin::Head)][pick(random, 5) as usize],
+        begin: [None, None, None, Some(RequiredPathBegin::Entry), Some(RequiredPathBegin::Head)][pick(random, 5) as usize],
         before: random_gap(random, blocks),
         steps: (0..pick(random, 4)).map(|_| (random_place(random, blocks), random_gap(random, blocks))).collect(),
-        end: [None, None, None, None, Some(End::Exit), Some(End::Back), Some(End::Call)][pick(random, 7) as usize],
-        never: (0..pick(random, 2)).map(|_| BlockSet::Block(random.below(blocks) as u32)).collect(),
+        end: [None, None, None, None, Some(RequiredPathEnd::Exit), Some(RequiredPathEnd::Back), Some(RequiredPathEnd::Call)]
+            [pick(random, 7) as usize],
+        never: (0..pick(random, 2)).map(|_| ExpressionPlace::Block(random.below(blocks) as u32)).collect(),
     }
 }
 
-fn contains_block(place: &BlockSet, block: Node) -> bool {
-    *place == BlockSet::Any || *place == BlockSet::Block(block.0)
+fn contains_block(place: &ExpressionPlace, block: Node) -> bool {
+    *place == ExpressionPlace::Any || *place == ExpressionPlace::Block(block.0)
 }
 
-fn allows(gap: &Gap, between: &[Node]) -> bool {
+fn allows(gap: &AllowedBlocksBetween, between: &[Node]) -> bool {
     match gap {
-        Gap::Nothing => between.is_empty(),
-        Gap::Without(places) => !between.iter().any(|b| places.iter().any(|p| contains_block(p, *b))),
+        AllowedBlocksBetween::Nothing => between.is_empty(),
+        AllowedBlocksBetween::Without(places) => !between.iter().any(|b| places.iter().any(|p| contains_block(p, *b))),
     }
 }
 
@@ -75,14 +78,14 @@ fn can_assign(sequence: &ExpressionSequence, walk: &[Node], step: usize, last: O
     };
     let Some((place, _)) = sequence.steps.get(step) else {
         return match (step, before) {
-            (0, Gap::Nothing) => true,
+            (0, AllowedBlocksBetween::Nothing) => true,
             _ => allows(before, rest_after(last)),
         };
     };
     (0..walk.len()).any(|at| {
         let fits = match last {
             None => allows(before, &walk[..at]),
-            Some(last) if last == at => *place != BlockSet::Any && sequence.steps[step - 1].0 != BlockSet::Any,
+            Some(last) if last == at => *place != ExpressionPlace::Any && sequence.steps[step - 1].0 != ExpressionPlace::Any,
             Some(last) => at > last && allows(before, &walk[last + 1..at]),
         };
         fits && contains_block(place, walk[at]) && can_assign(sequence, walk, step + 1, Some(at))
@@ -93,14 +96,14 @@ fn matches_by_definition(sequence: &ExpressionSequence, function: &FunctionMap, 
     let back = |edge| function.cuts.contains(&(edge, CutReason::Back));
     let begin = match sequence.begin {
         None => true,
-        Some(Begin::Entry) => walk.beginning == PathStart::Entry,
-        Some(Begin::Head) => matches!(walk.beginning, PathStart::After(e) if back(e)),
+        Some(RequiredPathBegin::Entry) => walk.beginning == PathStart::Entry,
+        Some(RequiredPathBegin::Head) => matches!(walk.beginning, PathStart::After(e) if back(e)),
     };
     let end = match sequence.end {
         None => true,
-        Some(End::Exit) => matches!(walk.end, Some(PathEnd::Exit(_) | PathEnd::Stop)),
-        Some(End::Back) => matches!(walk.end, Some(PathEnd::Cut(e)) if back(e)),
-        Some(End::Call) => walk.end.is_none(),
+        Some(RequiredPathEnd::Exit) => matches!(walk.end, Some(PathEnd::Exit(_) | PathEnd::Stop)),
+        Some(RequiredPathEnd::Back) => matches!(walk.end, Some(PathEnd::Cut(e)) if back(e)),
+        Some(RequiredPathEnd::Call) => walk.end.is_none(),
     };
     begin
         && end
@@ -118,7 +121,8 @@ fn matcher_finds_what_trying_all_assignments_finds() {
         let pattern = |random: &mut Random| (0..1 + random.below(2)).map(|_| random_sequence(random, blocks)).collect::<Vec<_>>();
         let patterns = (0..1 + round % 2).map(|_| pattern(&mut random)).collect();
         let expression = PathExpression { function: None, patterns };
-        let (matcher, walks) = (Matcher::new(&expression, &build_unit(), &subject.map), PathDecoder::from_function(&subject.map).unwrap());
+        let (matcher, walks) =
+            (PathMatcher::new(&expression, &build_unit(), &subject.map), PathDecoder::from_function(&subject.map).unwrap());
         for id in (0..subject.map.counters).take(40) {
             let walk = walks.decode(id).unwrap();
             let should_match = expression.patterns.iter().any(|p| p.iter().all(|s| matches_by_definition(s, &subject.map, &walk)));
@@ -135,6 +139,6 @@ fn places_in_no_block_are_reported() {
     let subject = RandomFunction::random(&mut Random::new(1), "f", 3);
     let expression: PathExpression = "b0 .. !b77 12 !inlined()".parse().unwrap();
     let unit = build_unit();
-    let matcher = Matcher::new(&expression, &unit, &subject.map);
+    let matcher = PathMatcher::new(&expression, &unit, &subject.map);
     assert_eq!(matcher.unmatched_places().len(), 3);
 }

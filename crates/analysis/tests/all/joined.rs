@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use trodden_analysis::expression::joined::{is_cut, is_whole, join};
-use trodden_analysis::expression::{Begin, BlockSet, End, ExpressionSequence, Gap, Matcher, PathExpression};
+use trodden_analysis::expression::{
+    AllowedBlocksBetween, ExpressionPlace, ExpressionSequence, PathExpression, PathMatcher, RequiredPathBegin, RequiredPathEnd,
+};
 use trodden_flow::{CutReason, Edge, Node, Origin};
 use trodden_profile::{FunctionPaths, PathEnd, PathStart};
 use trodden_testkit::{Random, RandomFunction};
@@ -88,14 +90,17 @@ fn random_walk(subject: &RandomFunction, random: &mut Random) -> Option<Vec<Edge
 }
 
 fn random_sequence(random: &mut Random, blocks: u64) -> ExpressionSequence {
-    let places =
-        |random: &mut Random, limit: u64| (0..random.below(limit + 1)).map(|_| BlockSet::Block(random.below(blocks) as u32)).collect();
+    let places = |random: &mut Random, limit: u64| {
+        (0..random.below(limit + 1)).map(|_| ExpressionPlace::Block(random.below(blocks) as u32)).collect()
+    };
     let steps = 1 + random.below(2);
     ExpressionSequence {
-        begin: random.pick(&[None, None, Some(Begin::Entry), Some(Begin::Head)]),
-        before: Gap::Without(places(random, 1)),
-        steps: (0..steps).map(|_| (BlockSet::Block(random.below(blocks) as u32), Gap::Without(places(random, 1)))).collect(),
-        end: random.pick(&[None, None, Some(End::Exit), Some(End::Back)]),
+        begin: random.pick(&[None, None, Some(RequiredPathBegin::Entry), Some(RequiredPathBegin::Head)]),
+        before: AllowedBlocksBetween::Without(places(random, 1)),
+        steps: (0..steps)
+            .map(|_| (ExpressionPlace::Block(random.below(blocks) as u32), AllowedBlocksBetween::Without(places(random, 1))))
+            .collect(),
+        end: random.pick(&[None, None, Some(RequiredPathEnd::Exit), Some(RequiredPathEnd::Back)]),
         never: places(random, 1),
     }
 }
@@ -123,7 +128,7 @@ fn join_is_sound_for_known_executions() {
         }
         let expression = PathExpression { function: None, patterns: vec![vec![random_sequence(&mut random, map.blocks.len() as u64)]] };
         let unit = trodden_testkit::functions::unit(&mut random, "a.c", 1, 1).0;
-        let matcher = Matcher::new(&expression, &unit, map);
+        let matcher = PathMatcher::new(&expression, &unit, map);
         let matches = |p: &&Fragment| matcher.matches(&p.blocks, p.beginning, Some(p.end));
         let is_matched = executed.paths.iter().any(|p| matches(&p));
         if !expression.needs_whole_paths(map) {

@@ -2,8 +2,8 @@
 
 use crate::profiles::profile;
 use std::collections::BTreeSet;
-use trodden_analysis::suite::cover::{Cover, CoverProblem, find_cheapest_cover, find_greedy_cover};
-use trodden_analysis::suite::order::{OrderBy, average_covered, order_tests};
+use trodden_analysis::suite::cover::{CoverProblem, SetCover, find_cheapest_cover, find_greedy_cover};
+use trodden_analysis::suite::order::{TestOrderMeasure, average_covered_percent, order_tests};
 use trodden_analysis::suite::{PathIndex, Suite, SuiteError, SuiteTest};
 use trodden_profile::ProcessEnding;
 use trodden_testkit::Random;
@@ -26,7 +26,7 @@ fn total_cost(problem: &CoverProblem, selected: &[usize]) -> u64 {
     selected.iter().map(|s| problem.costs[*s]).sum()
 }
 
-fn assert_cover_is_valid(problem: &CoverProblem, cover: &Cover) {
+fn assert_cover_is_valid(problem: &CoverProblem, cover: &SetCover) {
     assert!(covers(problem, &cover.selected), "{problem:?}: {cover:?}");
     assert_eq!(total_cost(problem, &cover.selected), cover.cost);
     assert!(cover.bound <= cover.cost);
@@ -76,7 +76,7 @@ fn suite_test(name: &str, duration_ns: u64, paths: &[u32]) -> SuiteTest {
     SuiteTest { name: name.into(), runs: 1, duration_ns, failed: false, paths: paths.iter().map(|p| PathIndex(*p)).collect() }
 }
 
-fn order_as_tuples(tests: &[SuiteTest], wanted: Option<&[u32]>, by: OrderBy) -> Vec<(usize, u64, u64)> {
+fn order_as_tuples(tests: &[SuiteTest], wanted: Option<&[u32]>, by: TestOrderMeasure) -> Vec<(usize, u64, u64)> {
     let wanted = wanted.map(|w| w.iter().map(|p| PathIndex(*p)).collect::<BTreeSet<_>>());
     order_tests(tests, wanted.as_ref(), by).iter().map(|p| (p.test, p.paths, p.new_paths)).collect()
 }
@@ -91,20 +91,20 @@ fn tests_with_most_new_paths_come_first() {
         suite_test("e", 10, &[5]),
     ];
     // When no test adds a new path, a new pass orders the remaining tests.
-    assert_eq!(order_as_tuples(&tests, None, OrderBy::Paths), [(1, 3, 3), (2, 2, 2), (0, 2, 2), (4, 1, 1), (3, 0, 0)]);
-    assert_eq!(order_as_tuples(&tests, None, OrderBy::PathsPerTime)[0], (2, 2, 2));
+    assert_eq!(order_as_tuples(&tests, None, TestOrderMeasure::Paths), [(1, 3, 3), (2, 2, 2), (0, 2, 2), (4, 1, 1), (3, 0, 0)]);
+    assert_eq!(order_as_tuples(&tests, None, TestOrderMeasure::PathsPerTime)[0], (2, 2, 2));
     // Only e and c take path 5. The others are ordered by all of their paths.
-    assert_eq!(order_as_tuples(&tests, Some(&[5]), OrderBy::Paths), [(2, 1, 1), (4, 1, 1), (1, 0, 0), (0, 0, 0), (3, 0, 0)]);
+    assert_eq!(order_as_tuples(&tests, Some(&[5]), TestOrderMeasure::Paths), [(2, 1, 1), (4, 1, 1), (1, 0, 0), (0, 0, 0), (3, 0, 0)]);
 }
 
 #[test]
 fn average_covered_matches_its_formula() {
     // Paths 1 and 2 are covered at position 1, path 3 at position 2: 1 - (1 + 1 + 2) / (2 * 3) + 1 / 4.
     let tests = [suite_test("a", 1, &[1, 2]), suite_test("b", 1, &[2, 3])];
-    assert!((average_covered(&tests, 0..2, None).unwrap() - 100.0 * (1.0 - 4.0 / 6.0 + 0.25)).abs() < 1e-9);
+    assert!((average_covered_percent(&tests, 0..2, None).unwrap() - 100.0 * (1.0 - 4.0 / 6.0 + 0.25)).abs() < 1e-9);
     let wanted = BTreeSet::from([PathIndex(3)]);
-    assert!((average_covered(&tests, 0..2, Some(&wanted)).unwrap() - 25.0).abs() < 1e-9);
-    assert_eq!(average_covered(&tests, 0..2, Some(&BTreeSet::new())), None);
+    assert!((average_covered_percent(&tests, 0..2, Some(&wanted)).unwrap() - 25.0).abs() < 1e-9);
+    assert_eq!(average_covered_percent(&tests, 0..2, Some(&BTreeSet::new())), None);
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn order_is_greedy_on_random_suites() {
         let tests: Vec<SuiteTest> = (0..1 + random.below(12))
             .map(|i| suite_test(&i.to_string(), 1 + random.below(100), &(0..20).filter(|_| random.chance(20)).collect::<Vec<u32>>()))
             .collect();
-        let placed = order_tests(&tests, None, OrderBy::Paths);
+        let placed = order_tests(&tests, None, TestOrderMeasure::Paths);
         assert_eq!(placed.iter().map(|p| p.test).collect::<BTreeSet<_>>().len(), tests.len());
         let (mut covered, mut pass) = (BTreeSet::new(), 0);
         for (at, p) in placed.iter().enumerate() {

@@ -5,12 +5,14 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use trodden_unit::experiment::Spelling;
 
 /// A value, its word on the command line, and its explanation for help texts. The explanation is omitted in help if it equals the word.
-pub type Choice<T> = (T, &'static str, &'static str);
+pub type ArgumentChoice<T> = (T, &'static str, &'static str);
 
 /// Returns a parser that accepts the words of these choices.
-pub fn one_of<T: Copy + Send + Sync + 'static>(choices: impl IntoIterator<Item = Choice<T>>) -> impl TypedValueParser<Value = T> {
-    let choices: Vec<Choice<T>> = choices.into_iter().collect();
-    let value = |(_, word, about): &Choice<T>| match about == word {
+pub fn parser_of_choices<T: Copy + Send + Sync + 'static>(
+    choices: impl IntoIterator<Item = ArgumentChoice<T>>,
+) -> impl TypedValueParser<Value = T> {
+    let choices: Vec<ArgumentChoice<T>> = choices.into_iter().collect();
+    let value = |(_, word, about): &ArgumentChoice<T>| match about == word {
         true => PossibleValue::new(*word),
         false => PossibleValue::new(*word).help(*about),
     };
@@ -19,8 +21,8 @@ pub fn one_of<T: Copy + Send + Sync + 'static>(choices: impl IntoIterator<Item =
 }
 
 /// Returns a parser that accepts the words which [`Spelling`] defines for a type's values.
-pub fn by_spelling<T: Spelling + Send + Sync>() -> impl TypedValueParser<Value = T> {
-    one_of(T::spellings())
+pub fn parser_by_spelling<T: Spelling + Send + Sync>() -> impl TypedValueParser<Value = T> {
+    parser_of_choices(T::spellings())
 }
 
 /// Returns the command-line word of a value, or an empty string if help hides the value.
@@ -29,6 +31,6 @@ pub fn word(value: impl ValueEnum) -> String {
 }
 
 /// Returns the word of a value in a table of choices, or an empty string if the table does not contain the value.
-pub fn word_for<T: PartialEq>(choices: &[Choice<T>], value: &T) -> &'static str {
+pub fn word_of_choice<T: PartialEq>(choices: &[ArgumentChoice<T>], value: &T) -> &'static str {
     choices.iter().find(|choice| choice.0 == *value).map_or("", |choice| choice.1)
 }

@@ -8,9 +8,9 @@ mod tracing;
 
 pub use tracing::{LaboratoryCollector, PlanForm, TraceChoices, WitnessCondition};
 
-use super::choices::{by_spelling, one_of};
-use super::compression::COMPRESSION_METHODS;
-use super::partition::{COPY_STRATEGIES, HITS, ProfitableChoices};
+use super::choices::{parser_by_spelling, parser_of_choices};
+use super::compression::COMPRESSION_METHOD_CHOICES;
+use super::partition::{COPY_STRATEGY_CHOICES, HIT_MEASURE_CHOICES, ProfitableChoices};
 use super::times::{parse_max_wait, parse_seconds_up_to_an_hour};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches, Parser, ValueEnum};
@@ -73,7 +73,7 @@ pub struct LaboratoryChoices {
 #[command(next_help_heading = "build, instrument, cc, c++, cargo trodden")]
 pub struct CountingChoices {
     /// Scheme that numbers the paths.
-    #[arg(long, value_parser = by_spelling::<ExperimentScheme>())]
+    #[arg(long, value_parser = parser_by_spelling::<ExperimentScheme>())]
     pub scheme: Option<ExperimentScheme>,
     /// Cut the paths of functions with more than N paths.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_PATHS))]
@@ -85,22 +85,22 @@ pub struct CountingChoices {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_PATHS))]
     pub array_paths: Option<u64>,
     /// Counters per thread, or shared with atomic increments; both are exact.
-    #[arg(long, value_parser = by_spelling::<ThreadCounters>())]
+    #[arg(long, value_parser = parser_by_spelling::<ThreadCounters>())]
     pub threads: Option<ThreadCounters>,
     /// Place increments on the chords of a spanning tree instead of all edges with a value.
-    #[arg(long, value_parser = by_spelling::<bool>())]
+    #[arg(long, value_parser = parser_by_spelling::<bool>())]
     pub chords: Option<bool>,
     /// Calls at which paths are counted, to find calls that never returned.
-    #[arg(long, value_parser = by_spelling::<Reach>())]
+    #[arg(long, value_parser = parser_by_spelling::<Reach>())]
     pub reach: Option<Reach>,
     /// Data stored for each unit; `trodden instrument` needs the bitcode.
-    #[arg(long, value_parser = by_spelling::<Keep>())]
+    #[arg(long, value_parser = parser_by_spelling::<Keep>())]
     pub keep: Option<Keep>,
     /// Count nothing; add a sled to each block, for `trace record --collector compiled`.
     #[arg(long)]
     pub witnesses: bool,
     /// With --addresses: let the compiler merge equal block tails, which lose their addresses.
-    #[arg(long, value_parser = by_spelling::<bool>())]
+    #[arg(long, value_parser = parser_by_spelling::<bool>())]
     pub tail_merging: Option<bool>,
 }
 
@@ -163,7 +163,7 @@ pub struct GuidedChoices {
 #[command(next_help_heading = "record, fleet copies")]
 pub struct DivisionChoices {
     /// Strategy that divides paths among copies [default: weighted].
-    #[arg(long, value_parser = one_of(COPY_STRATEGIES))]
+    #[arg(long, value_parser = parser_of_choices(COPY_STRATEGY_CHOICES))]
     pub strategy: Option<PartitionStrategy>,
     /// Options of the strategy `p3`.
     #[command(flatten)]
@@ -193,7 +193,7 @@ pub struct CopyChoices {
     #[arg(long, value_name = "FILE")]
     pub costs: Option<PathBuf>,
     /// Definition of the hits to minimise [default: all].
-    #[arg(long, value_parser = one_of(HITS))]
+    #[arg(long, value_parser = parser_of_choices(HIT_MEASURE_CHOICES))]
     pub hits: Option<Measure>,
     /// Also count executed probes in the copies (slow), to check the computed hits.
     #[arg(long)]
@@ -230,7 +230,7 @@ fn parse_iterations(text: &str) -> Result<RequestedIterations, String> {
 #[command(next_help_heading = "record")]
 pub struct StreamChoices {
     /// With --whole-program: compression method [default: phrases].
-    #[arg(long, value_parser = one_of(COMPRESSION_METHODS))]
+    #[arg(long, value_parser = parser_of_choices(COMPRESSION_METHOD_CHOICES))]
     pub method: Option<CompressionMethod>,
     /// With --whole-program: stream buffer of each thread, in MiB [default: 64].
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=MAX_STREAM_REGION_COUNT))]
@@ -265,7 +265,7 @@ pub struct ReportChoices {
 #[command(next_help_heading = "isolate")]
 pub struct IsolationChoices {
     /// Formula that ranks suspicious paths [default: ochiai].
-    #[arg(long, value_parser = by_spelling::<SuspiciousnessFormula>())]
+    #[arg(long, value_parser = parser_by_spelling::<SuspiciousnessFormula>())]
     pub score: Option<SuspiciousnessFormula>,
 }
 
@@ -306,10 +306,10 @@ impl LaboratoryChoices {
     /// `show`. Fails if an option in the variable is invalid or does not apply to the command.
     pub fn from_environment(command: &[&str]) -> Result<LaboratoryChoices, String> {
         let text = env::var_os(LABORATORY_VARIABLE).unwrap_or_default();
-        LaboratoryChoices::for_command(&text.to_string_lossy(), command)
+        LaboratoryChoices::choices_for_command(&text.to_string_lossy(), command)
     }
 
-    fn for_command(text: &str, command: &[&str]) -> Result<LaboratoryChoices, String> {
+    fn choices_for_command(text: &str, command: &[&str]) -> Result<LaboratoryChoices, String> {
         const UNSET_ADVICE: &str = "Unset it and use `trodden-lab with`";
         let GivenChoices { choices, given } = parse_variable(text).map_err(|error| {
             let error = error.to_string();
@@ -429,22 +429,22 @@ mod tests {
 
     #[test]
     fn variable_is_parsed_as_options_and_checked_for_the_command() {
-        assert_eq!(LaboratoryChoices::for_command("", &["report"]).unwrap(), LaboratoryChoices::default());
+        assert_eq!(LaboratoryChoices::choices_for_command("", &["report"]).unwrap(), LaboratoryChoices::default());
         let choices = parse_variable("--scheme ppp --strategy p3 --all-procedures --collector uprobes").unwrap().choices;
         assert_eq!(
             (choices.division.strategy, choices.tracing.collector),
             (Some(PartitionStrategy::P3), Some(LaboratoryCollector::Uprobes))
         );
         assert!(choices.division.profitable.all_procedures && !choices.copies.count_hits && choices.counting.scheme.is_some());
-        let error = |text: &str, command: &[&str]| LaboratoryChoices::for_command(text, command).unwrap_err();
+        let error = |text: &str, command: &[&str]| LaboratoryChoices::choices_for_command(text, command).unwrap_err();
         assert!(error("--strategy p4", &["record"]).contains("TRODDEN_LABORATORY") && error("--strategy p4", &["record"]).contains("p4"));
         assert!(error("p3", &["record"]).contains("unexpected argument 'p3'"));
         assert!(
             error("--strategy p3", &["build"]).contains("TRODDEN_LABORATORY contains --strategy, which does not apply to `trodden build`")
         );
         assert!(error("--collector uprobes", &["trace", "show"]).contains("`trodden trace show`"));
-        assert!(LaboratoryChoices::for_command("--strategy p3", &["fleet", "copies"]).is_ok());
-        assert!(LaboratoryChoices::for_command("--collector uprobes", &["trace", "work"]).is_ok());
+        assert!(LaboratoryChoices::choices_for_command("--strategy p3", &["fleet", "copies"]).is_ok());
+        assert!(LaboratoryChoices::choices_for_command("--collector uprobes", &["trace", "work"]).is_ok());
     }
 
     #[test]

@@ -23,5 +23,5 @@ pub mod shares;
 pub mod simulate;
 pub mod times;
 
-pub use compression::COMPRESSION_METHODS;
-pub use parameters::Parameters;
+pub use compression::COMPRESSION_METHOD_CHOICES;
+pub use parameters::CountingArguments;

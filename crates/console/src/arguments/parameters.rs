@@ -1,7 +1,7 @@
 //! Counting options that several commands share. [`trodden_unit::experiment::exclusions`] checks which options can be combined. Parsing
 //! does not open the files that options name; they are read later, when the settings are resolved.
 
-use super::choices::{Choice, by_spelling, one_of};
+use super::choices::{ArgumentChoice, parser_by_spelling, parser_of_choices};
 use super::laboratory::CountingChoices;
 use clap::{Args, Command, Parser};
 use std::ffi::OsString;
@@ -11,7 +11,7 @@ use trodden_unit::experiment::{ObservationTiming, Observe, Settings, SettingsFil
 
 /// Counting options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
-pub struct Parameters {
+pub struct CountingArguments {
     /// Options of `trodden-lab with`.
     #[arg(skip)]
     pub choices: CountingChoices,
@@ -29,13 +29,13 @@ pub struct Parameters {
     #[arg(long, conflicts_with = "stream")]
     pub pgo: bool,
     /// Count for `trodden coverage`; mcdc adds conditions (C, C++).
-    #[arg(long, value_parser = one_of(COVERAGES), value_name = "KIND", num_args = 0..=1, require_equals = true, hide_possible_values = true,
-          default_missing_value = "regions", conflicts_with_all = ["addresses", "pgo", "stream"])]
+    #[arg(long, value_parser = parser_of_choices(COVERAGE_CHOICES), value_name = "KIND", num_args = 0..=1, require_equals = true,
+          hide_possible_values = true, default_missing_value = "regions", conflicts_with_all = ["addresses", "pgo", "stream"])]
     pub coverage: Option<Observe>,
     /// Add up an event per path: tsc (time), a kernel or hardware event.
     ///
     /// `tsc` works on every machine. The kernel counts `task-clock` and `page-faults`; the other events need hardware counters.
-    #[arg(long, value_name = "EVENT", value_parser = by_spelling::<EventSource>(), hide_possible_values = true)]
+    #[arg(long, value_name = "EVENT", value_parser = parser_by_spelling::<EventSource>(), hide_possible_values = true)]
     pub events: Option<EventSource>,
     /// Count only paths that are not in these profiles.
     ///
@@ -57,12 +57,12 @@ pub struct Parameters {
     pub sample: bool,
 }
 
-const COVERAGES: [Choice<Observe>; 2] = [
+const COVERAGE_CHOICES: [ArgumentChoice<Observe>; 2] = [
     (Observe::Coverage, "regions", "Regions, and thus lines, functions and branches"),
     (Observe::Mcdc, "mcdc", "Also conditions of decisions (MC/DC)"),
 ];
 
-impl Parameters {
+impl CountingArguments {
     /// Converts the options to build settings.
     pub fn settings(&self) -> Settings {
         Settings {
@@ -97,14 +97,14 @@ impl Parameters {
 
     /// Removes the counting options and their values from a command's arguments, and parses them. Fails with clap's error if they are
     /// invalid.
-    pub fn extract_from(command: &mut Vec<OsString>) -> Result<Parameters, clap::Error> {
+    pub fn extract_from(command: &mut Vec<OsString>) -> Result<CountingArguments, clap::Error> {
         #[derive(Parser)]
         #[command(no_binary_name = true, disable_help_flag = true)]
         struct ParametersLine {
             #[command(flatten)]
-            parameters: Parameters,
+            parameters: CountingArguments,
         }
-        let known = Parameters::augment_args(Command::new("build"));
+        let known = CountingArguments::augment_args(Command::new("build"));
         let (mut own, mut others) = (Vec::new(), Vec::new());
         let mut rest = std::mem::take(command).into_iter();
         while let Some(text) = rest.next() {
@@ -136,16 +136,17 @@ mod tests {
     use trodden_unit::Experiment;
     use trodden_unit::experiment::ExperimentScheme;
 
-    fn extract(text: &str) -> (Parameters, String) {
+    fn extract(text: &str) -> (CountingArguments, String) {
         let mut command = text.split(' ').map(OsString::from).collect();
-        let parameters = Parameters::extract_from(&mut command).unwrap_or_else(|e| panic!("{e}"));
+        let parameters = CountingArguments::extract_from(&mut command).unwrap_or_else(|e| panic!("{e}"));
         (parameters, command.join(OsStr::new(" ")).into_string().unwrap())
     }
 
     #[test]
     fn schemes_of_interesting_paths_need_a_set_of_paths() {
         let scheme = Some(ExperimentScheme::Interesting(NumberingScheme::Ppp));
-        let parameters = Parameters { choices: CountingChoices { scheme, ..CountingChoices::default() }, ..Parameters::default() };
+        let parameters =
+            CountingArguments { choices: CountingChoices { scheme, ..CountingChoices::default() }, ..CountingArguments::default() };
         let error = Experiment::new(&parameters.settings()).unwrap_err().to_string();
         assert!(error.contains("--interesting"), "{error}");
         let watched = Settings { watched: Some(SettingsFile::File("x".into())), ..parameters.settings() };
@@ -159,15 +160,20 @@ mod tests {
         let settings = parameters.settings();
         assert_eq!(settings.to_string(), "when=bursts observe=coverage events=tsc weights=a=b");
         let mut command = vec![OsString::from("--weights")];
-        assert!(Parameters::extract_from(&mut command).unwrap_err().to_string().contains("--weights"));
+        assert!(CountingArguments::extract_from(&mut command).unwrap_err().to_string().contains("--weights"));
     }
 
     #[test]
     fn laboratory_choices_become_settings() {
         let choices = CountingChoices { max_paths: Some(9), witnesses: true, ..CountingChoices::default() };
-        let mut parameters = Parameters::default();
+        let mut parameters = CountingArguments::default();
         parameters.add_laboratory_choices(&choices).unwrap();
         assert_eq!(parameters.settings().to_string(), "max-paths=9 observe=trace");
-        assert!(Parameters { stream: true, ..Parameters::default() }.add_laboratory_choices(&choices).unwrap_err().contains("--witnesses"));
+        assert!(
+            CountingArguments { stream: true, ..CountingArguments::default() }
+                .add_laboratory_choices(&choices)
+                .unwrap_err()
+                .contains("--witnesses")
+        );
     }
 }

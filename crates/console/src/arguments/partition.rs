@@ -1,6 +1,6 @@
 //! Options for dividing paths among copies of a program.
 
-use super::choices::Choice;
+use super::choices::ArgumentChoice;
 use clap::Args;
 use trodden_flow::part::Measure;
 use trodden_partition::{PartitionStrategy, ProfitableProcedures};
@@ -8,7 +8,7 @@ use trodden_partition::{PartitionStrategy, ProfitableProcedures};
 const MAX_COPIES: usize = 4096;
 
 /// Strategies that divide paths among copies.
-pub const COPY_STRATEGIES: [Choice<PartitionStrategy>; 4] = [
+pub const COPY_STRATEGY_CHOICES: [ArgumentChoice<PartitionStrategy>; 4] = [
     (PartitionStrategy::Sbl, "sbl", "No division: sequential Ball-Larus"),
     (PartitionStrategy::Pbl, "pbl", "Divide by whole functions"),
     (PartitionStrategy::P3, "p3", "Partitioned path profiling, as published"),
@@ -16,7 +16,7 @@ pub const COPY_STRATEGIES: [Choice<PartitionStrategy>; 4] = [
 ];
 
 /// Which probe executions are counted as hits, the measure of a copy's cost.
-pub const HITS: [Choice<Measure>; 2] = [
+pub const HIT_MEASURE_CHOICES: [ArgumentChoice<Measure>; 2] = [
     (Measure::All, "all", "Increments of the path register and of path counters"),
     (Measure::Labels, "labels", "Increments of the path register only, as in the paper"),
 ];

@@ -1,6 +1,6 @@
 //! Options of `trodden simulate`, and additional options of `trodden-lab simulate`.
 
-use super::choices::{Choice, one_of};
+use super::choices::{ArgumentChoice, parser_of_choices};
 use clap::{Args, Parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ pub struct SimulateOptions {
     #[arg(long, value_name = "TABLE")]
     pub table: Vec<String>,
     /// Count an event along paths, in a separate table (repeatable).
-    #[arg(long, value_name = "EVENT", value_parser = one_of(EVENTS))]
+    #[arg(long, value_name = "EVENT", value_parser = parser_of_choices(PROCESSOR_EVENT_CHOICES))]
     pub event: Vec<ProcessorEvent>,
     /// Write the first table as a profile of a program built with --addresses.
     #[arg(long, value_name = "FILE")]
@@ -53,10 +53,10 @@ pub struct SimulateOptions {
 #[command(next_help_heading = "Model")]
 pub struct SimulateModel {
     /// Format of the file given by --from.
-    #[arg(long, value_parser = one_of(accepted_formats()), default_value = "auto")]
+    #[arg(long, value_parser = parser_of_choices(accepted_formats()), default_value = "auto")]
     pub format: SourceFormat,
     /// Kind of paths to detect.
-    #[arg(long, value_parser = one_of(PRESETS), default_value = "ball-larus")]
+    #[arg(long, value_parser = parser_of_choices(PRESET_CHOICES), default_value = "ball-larus")]
     pub preset: MappingPreset,
     /// Maximum number of backward branches or calls in an extended path [default: 1].
     #[arg(long, value_name = "N")]
@@ -71,7 +71,7 @@ pub struct SimulateModel {
     #[arg(long, value_name = "N", default_value_t = 32)]
     pub path_stack: usize,
     /// Behaviour when the path stack is full.
-    #[arg(long, value_parser = one_of(OVERFLOWS), default_value = "drop")]
+    #[arg(long, value_parser = parser_of_choices(OVERFLOW_CHOICES), default_value = "drop")]
     pub stack_overflow: StackOverflowPolicy,
     /// Do not repair the path stack after longjmp and exceptions.
     #[arg(long)]
@@ -83,7 +83,7 @@ pub struct SimulateModel {
     #[arg(long, value_name = "FILE")]
     pub processor: Option<PathBuf>,
     /// Processor model that computes events and cycles.
-    #[arg(long, value_parser = one_of(MODELS), default_value = "fast")]
+    #[arg(long, value_parser = parser_of_choices(PROCESSOR_MODEL_CHOICES), default_value = "fast")]
     pub model: ProcessorModel,
     /// Number of entries in the queue between processor and profiler; a full queue stalls the processor.
     #[arg(long, value_name = "N")]
@@ -92,7 +92,7 @@ pub struct SimulateModel {
     #[arg(long, value_name = "FILE")]
     pub sequence: Option<PathBuf>,
     /// Source of the profile that --profile writes [default: table].
-    #[arg(long, value_name = "WHICH", value_parser = one_of(PROFILES))]
+    #[arg(long, value_name = "WHICH", value_parser = parser_of_choices(PROFILE_KIND_CHOICES))]
     pub profile_of: Option<ProfileKind>,
     /// Number of instructions in a window of the dynamic overlap.
     #[arg(long, value_name = "N", default_value_t = 100_000_000)]
@@ -114,10 +114,10 @@ impl Default for SimulateModel {
     }
 }
 
-const PROFILES: [Choice<ProfileKind>; 2] =
+const PROFILE_KIND_CHOICES: [ArgumentChoice<ProfileKind>; 2] =
     [(ProfileKind::Table, "table", "Paths in the first table"), (ProfileKind::Complete, "complete", "All paths that the detector found")];
 
-fn accepted_formats() -> Vec<Choice<SourceFormat>> {
+fn accepted_formats() -> Vec<ArgumentChoice<SourceFormat>> {
     let choices = SourceFormat::NAMED.into_iter().filter_map(|(format, name)| {
         let about = match format {
             SourceFormat::Auto => "Detect the format from the start of the file",
@@ -131,7 +131,7 @@ fn accepted_formats() -> Vec<Choice<SourceFormat>> {
     choices.collect()
 }
 
-const EVENTS: [Choice<ProcessorEvent>; 7] = [
+const PROCESSOR_EVENT_CHOICES: [ArgumentChoice<ProcessorEvent>; 7] = [
     (ProcessorEvent::Instructions, "instructions", "Instructions"),
     (ProcessorEvent::L1Misses, "l1-misses", "First-level cache misses"),
     (ProcessorEvent::L2Misses, "l2-misses", "Second-level cache misses"),
@@ -141,17 +141,17 @@ const EVENTS: [Choice<ProcessorEvent>; 7] = [
     (ProcessorEvent::CyclePower, "power-cycle", "Cache power, by cycle (needs --model reference)"),
 ];
 
-const MODELS: [Choice<ProcessorModel>; 2] =
+const PROCESSOR_MODEL_CHOICES: [ArgumentChoice<ProcessorModel>; 2] =
     [(ProcessorModel::Fast, "fast", "One pass over the instructions"), (ProcessorModel::Reference, "reference", "Simulate cycle by cycle")];
 
-const PRESETS: [Choice<MappingPreset>; 4] = [
+const PRESET_CHOICES: [ArgumentChoice<MappingPreset>; 4] = [
     (MappingPreset::BallLarus, "ball-larus", "Acyclic paths of procedures"),
     (MappingPreset::WholeProgram, "whole-program", "Acyclic paths that end at calls and returns"),
     (MappingPreset::ExtendedLoops, "extended-loops", "Paths of procedures that extend across backward branches"),
     (MappingPreset::ExtendedCalls, "extended-calls", "Paths that extend across calls"),
 ];
 
-const OVERFLOWS: [Choice<StackOverflowPolicy>; 2] =
+const OVERFLOW_CHOICES: [ArgumentChoice<StackOverflowPolicy>; 2] =
     [(StackOverflowPolicy::Drop, "drop", "Drop the oldest path"), (StackOverflowPolicy::Spill, "spill", "Move the oldest path to memory")];
 
 #[cfg(test)]

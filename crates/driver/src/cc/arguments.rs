@@ -25,7 +25,7 @@ pub enum CompilerInputKind {
 /// An input file on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputArgument {
-    /// Index of the file in [`CommandLine::arguments`].
+    /// Index of the file in [`CompilerCommandLine::arguments`].
     pub index: usize,
     /// How clang treats the file.
     pub kind: CompilerInputKind,
@@ -33,7 +33,7 @@ pub struct InputArgument {
 
 /// A parsed clang command line.
 #[derive(Clone, Debug, Default)]
-pub struct CommandLine {
+pub struct CompilerCommandLine {
     /// All arguments, with response files expanded.
     pub arguments: Vec<OsString>,
     /// True if the command generates machine code from sources.
@@ -68,10 +68,10 @@ pub struct CommandLine {
     pub unsupported_target: Option<String>,
 }
 
-impl CommandLine {
+impl CompilerCommandLine {
     /// Parses the arguments that follow the compiler's name. `response` returns the content of a response file, or `None` if it cannot be
     /// read.
-    pub fn read(arguments: &[OsString], response: &dyn Fn(&OsStr) -> Option<Vec<u8>>) -> CommandLine {
+    pub fn read(arguments: &[OsString], response: &dyn Fn(&OsStr) -> Option<Vec<u8>>) -> CompilerCommandLine {
         let arguments = expand_response_files(arguments, response);
         let mut parser = ArgumentParser::default();
         let mut at = 0;
@@ -98,7 +98,7 @@ impl CommandLine {
 
 #[derive(Default)]
 struct ArgumentParser {
-    line: CommandLine,
+    line: CompilerCommandLine,
     language: Option<OsString>,
     only_compile: bool,
     makes_no_code: bool,
@@ -188,7 +188,7 @@ impl ArgumentParser {
             self.set_target(triple);
         } else if let Some(prefix) = ["-fuse-ld=", "--ld-path="].into_iter().find(|prefix| text.starts_with(prefix)) {
             self.line.linker = Some(rest(prefix).to_owned());
-        } else if names_entry(text) {
+        } else if names_entry_point(text) {
             self.line.entry = true;
         } else if text.starts_with("-Wl,") {
             argument.as_bytes()[4..].split(|b| *b == b',').for_each(|part| self.parse_linker_argument(OsStr::from_bytes(part)));
@@ -212,7 +212,7 @@ impl ArgumentParser {
         match &*text {
             "-r" | "--relocatable" => self.relocatable = true,
             "-shared" | "--shared" | "-Bshareable" => self.line.shared = true,
-            _ if names_entry(&text) => self.line.entry = true,
+            _ if names_entry_point(&text) => self.line.entry = true,
             "--build-id" | "-build-id" => self.line.build_id = true,
             _ if text.starts_with("--build-id=") || text.starts_with("-build-id=") => self.line.build_id = true,
             _ => {
@@ -243,7 +243,7 @@ fn is_debug_level(text: &str) -> bool {
 }
 
 /// Returns true if an option names an entry point or a linker script. It may be an option of clang or of the linker.
-fn names_entry(text: &str) -> bool {
+fn names_entry_point(text: &str) -> bool {
     const OPTIONS_NOT_NAMING_ENTRY: &[&str] = &["-emit", "-exp", "-exclude", "-eh-frame", "-enable", "-error", "-embed", "-end-"];
     const OPTIONS_NOT_NAMING_SCRIPT: &[&str] = &["-Ttext", "-Tdata", "-Tbss", "-Trodata-segment", "-Tldata-segment"];
     let is_one_of = |known: &[&str]| known.iter().any(|k| text.starts_with(k));
@@ -288,9 +288,9 @@ mod tests {
     use super::*;
     use std::os::unix::ffi::OsStringExt;
 
-    fn read(text: &str) -> CommandLine {
+    fn read(text: &str) -> CompilerCommandLine {
         let arguments: Vec<OsString> = text.split_whitespace().map(OsString::from).collect();
-        CommandLine::read(&arguments, &|_| None)
+        CompilerCommandLine::read(&arguments, &|_| None)
     }
 
     #[test]
@@ -422,7 +422,7 @@ mod tests {
     #[test]
     fn arguments_that_are_not_utf8_are_kept() {
         let odd = OsString::from_vec(b"-o\xff.o".to_vec());
-        let line = CommandLine::read(&["-c".into(), "a.c".into(), odd], &|_| None);
+        let line = CompilerCommandLine::read(&["-c".into(), "a.c".into(), odd], &|_| None);
         assert_eq!(line.output.unwrap().as_bytes(), b"\xff.o");
     }
 

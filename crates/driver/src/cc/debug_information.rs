@@ -4,7 +4,7 @@
 //! [`MAP_ONLY_DEBUG_INFO_FLAG`], and the plugin strips the debug information after reading it. The mark is part of the bitcode, so it
 //! survives when objects are rebuilt from bitcode and when modules are merged.
 
-use super::arguments::CommandLine;
+use super::arguments::CompilerCommandLine;
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
@@ -28,26 +28,26 @@ const FIRST_CLANG_WITH_KEY_INSTRUCTIONS: u32 = 22;
 const NO_KEY_INSTRUCTIONS: &str = "-gno-key-instructions";
 
 /// Returns the options to add when the clang with major version `major` compiles.
-pub fn options_to_add(line: &CommandLine, clang: &Path, major: u32) -> Vec<OsString> {
+pub fn debug_options_to_add(line: &CompilerCommandLine, clang: &Path, major: u32) -> Vec<OsString> {
     if line.debug {
         return Vec::new();
     }
     let mut added = vec!["-gline-tables-only"];
-    if !needs_locations(line) && !reads_configuration(line, clang) {
+    if !needs_debug_locations(line) && !reads_configuration_file(line, clang) {
         added.extend((major >= FIRST_CLANG_WITH_KEY_INSTRUCTIONS).then_some(NO_KEY_INSTRUCTIONS));
         added.extend(["-Xclang", "-dwarf-debug-flags", "-Xclang", MAP_ONLY_DEBUG_INFO_FLAG]);
     }
     added.into_iter().map(OsString::from).collect()
 }
 
-fn needs_locations(line: &CommandLine) -> bool {
+fn needs_debug_locations(line: &CompilerCommandLine) -> bool {
     let needs = |text: &str| OPTIONS_THAT_NEED_LOCATIONS.iter().any(|prefix| text.starts_with(prefix));
     line.arguments.iter().filter_map(|argument| argument.to_str()).any(needs)
 }
 
 /// Returns true if clang reads a configuration file, which may request debug information. The user may name the file, or it may be beside
 /// clang.
-fn reads_configuration(line: &CommandLine, clang: &Path) -> bool {
+fn reads_configuration_file(line: &CompilerCommandLine, clang: &Path) -> bool {
     if line.arguments.iter().filter_map(|argument| argument.to_str()).any(|text| text.starts_with("--config")) {
         return true;
     }
@@ -61,8 +61,8 @@ mod tests {
 
     fn added(text: &str, clang: &Path) -> Vec<String> {
         let arguments: Vec<OsString> = text.split_whitespace().map(OsString::from).collect();
-        let line = CommandLine::read(&arguments, &|_| None);
-        options_to_add(&line, clang, 22).into_iter().map(|argument| argument.into_string().unwrap()).collect()
+        let line = CompilerCommandLine::read(&arguments, &|_| None);
+        debug_options_to_add(&line, clang, 22).into_iter().map(|argument| argument.into_string().unwrap()).collect()
     }
 
     const OPTIONS_IF_KEPT: &[&str] = &["-gline-tables-only"];
@@ -80,8 +80,8 @@ mod tests {
         for text in ["-c a.c", "-O2 -gsplit-dwarf -c a.c", "-gz -c a.c", "-flto -c a.c"] {
             assert_eq!(added(text, &clang), OPTIONS_IF_STRIPPED, "{text}");
         }
-        let line = CommandLine::read(&["-c".into(), "a.c".into()], &|_| None);
-        assert!(!options_to_add(&line, &clang, 19).contains(&NO_KEY_INSTRUCTIONS.into()));
+        let line = CompilerCommandLine::read(&["-c".into(), "a.c".into()], &|_| None);
+        assert!(!debug_options_to_add(&line, &clang, 19).contains(&NO_KEY_INSTRUCTIONS.into()));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! would also link LLVM's runtime. Counters are updated atomically, because the optimiser leaves atomic updates intact.
 //! [`trodden_unit::edge_profile`] describes how the plugin replaces these updates.
 
-use super::arguments::CommandLine;
+use super::arguments::CompilerCommandLine;
 use crate::context::DriverContext;
 use crate::experiment::from_environment;
 use crate::other_programs::option_with_value;
@@ -99,7 +99,7 @@ impl LlvmCounters {
 
 /// Returns the options for compiling with the edge profile that the environment names, if any. They also silence warnings about functions
 /// without a profile, which are usually numerous.
-pub fn profile_use_options(context: &DriverContext, line: &CommandLine) -> Vec<OsString> {
+pub fn profile_use_options(context: &DriverContext, line: &CompilerCommandLine) -> Vec<OsString> {
     let Some(file) = profile_to_use(context).filter(|_| line.compiles) else { return Vec::new() };
     vec![option_with_value("-fprofile-use=", file), "-Wno-profile-instr-unprofiled".into(), "-Wno-profile-instr-out-of-date".into()]
 }
@@ -153,7 +153,7 @@ pub fn remove_profile_runtime(arguments: &mut Vec<OsString>) {
 }
 
 /// Returns the options for inserting counters. Fails if the user's arguments contain clang's own profiling options.
-pub fn compile_options(context: &DriverContext, line: &CommandLine) -> Result<Vec<OsString>> {
+pub fn compile_options(context: &DriverContext, line: &CompilerCommandLine) -> Result<Vec<OsString>> {
     let Some(counters) = requested_counters(context)?.filter(|_| line.compiles) else { return Ok(Vec::new()) };
     let conflicts = |argument: &str| CONFLICTING_OPTIONS.iter().any(|f| argument.starts_with(f));
     if let Some(argument) = line.arguments.iter().map(|w| w.to_string_lossy()).find(|w| conflicts(w)) {

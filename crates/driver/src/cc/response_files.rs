@@ -7,17 +7,22 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 pub fn expand_response_files(arguments: &[OsString], response: &dyn Fn(&OsStr) -> Option<Vec<u8>>) -> Vec<OsString> {
     /// Maximum nesting depth. Without it, a response file that contains itself would be expanded forever.
     const MAX_DEPTH: usize = 16;
-    fn expand_into(arguments: &[OsString], depth: usize, response: &dyn Fn(&OsStr) -> Option<Vec<u8>>, out: &mut Vec<OsString>) {
+    fn expand_response_files_into(
+        arguments: &[OsString],
+        depth: usize,
+        response: &dyn Fn(&OsStr) -> Option<Vec<u8>>,
+        out: &mut Vec<OsString>,
+    ) {
         for argument in arguments {
             let file = argument.as_bytes().strip_prefix(b"@").filter(|_| depth < MAX_DEPTH);
             match file.and_then(|f| response(OsStr::from_bytes(f))) {
-                Some(text) => expand_into(&split_arguments(&text), depth + 1, response, out),
+                Some(text) => expand_response_files_into(&split_arguments(&text), depth + 1, response, out),
                 None => out.push(argument.clone()),
             }
         }
     }
     let mut out = Vec::with_capacity(arguments.len());
-    expand_into(arguments, 0, response, &mut out);
+    expand_response_files_into(arguments, 0, response, &mut out);
     out
 }
 

@@ -5,10 +5,10 @@
 //! does not rebuild when only the profile changes. Other build commands may call `cargo trodden build` themselves, so the counters are
 //! selected by environment variables.
 
-use super::GuidedBuild;
+use super::ProfileGuidedBuild;
 use crate::assets;
 use crate::build::{self, BuildJob};
-use crate::cargo::Workspace;
+use crate::cargo::CargoWorkspace;
 use crate::cc::pgo::PROFILE_USE_VARIABLE;
 use crate::context::DriverContext;
 use anyhow::{Context, Result, bail, ensure};
@@ -23,7 +23,7 @@ use trodden_unit::{InstrumentedImage, Settings};
 #[derive(Debug)]
 pub struct ProgramBuilder<'a> {
     context: &'a DriverContext,
-    job: &'a GuidedBuild,
+    job: &'a ProfileGuidedBuild,
     command: Vec<OsString>,
     cargo: Option<CargoBuild>,
 }
@@ -39,7 +39,7 @@ struct CargoBuild {
 impl ProgramBuilder<'_> {
     /// Analyses the user's build command. Fails if the command runs a cargo subcommand other than `build`, or if cargo does not report its
     /// target folder.
-    pub fn from_job<'a>(context: &'a DriverContext, job: &'a GuidedBuild) -> Result<ProgramBuilder<'a>> {
+    pub fn from_job<'a>(context: &'a DriverContext, job: &'a ProfileGuidedBuild) -> Result<ProgramBuilder<'a>> {
         let Some((program, rest)) = job.command.split_first() else { bail!("the build command is missing. Write it after `--`") };
         if Path::new(program).file_name() != Some(OsStr::new("cargo")) {
             return Ok(ProgramBuilder { context, job, command: job.command.clone(), cargo: None });
@@ -56,7 +56,7 @@ impl ProgramBuilder<'_> {
             "the cargo command must be `cargo build`, not `cargo {verb}`. Name the command to run with --train"
         );
         let own_folder = !arguments.iter().any(|w| w.to_string_lossy().starts_with("--target-dir"));
-        let folder = if own_folder { Some(Workspace::read(context, &arguments)?.target_folder.join("trodden/pgo")) } else { None };
+        let folder = if own_folder { Some(CargoWorkspace::read(context, &arguments)?.target_folder.join("trodden/pgo")) } else { None };
         let mut command: Vec<OsString> = vec![assets::create_cargo_driver(context, &context.store()?)?.into(), "trodden".into()];
         command.extend(arguments);
         if let Some(folder) = &folder {

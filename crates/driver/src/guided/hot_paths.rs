@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_hardware::TableParameters;
 use trodden_profile::temporary::lock_registry;
-use trodden_profile::{Merger, Profile};
+use trodden_profile::{Profile, ProfileMerger};
 
 /// Suffix for the name of the program while a script replaces it.
 const TRAINED_SUFFIX: &str = ".trodden-trained";
 
-const SIMULATOR: &str = "trodden-lab";
+const SIMULATOR_PROGRAM: &str = "trodden-lab";
 
 /// Runs the training commands and merges the contents of the path tables that the simulated profiler filled. The environment variable
 /// `variable` tells the commands the program's path. `table` describes the path table. Fails if the description is invalid, or if a
@@ -37,12 +37,12 @@ pub fn train(context: &DriverContext, commands: &[String], variable: &str, progr
     let mut files: Vec<PathBuf> = fs::read_dir(folder.path())?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     files.retain(|f| f.extension().is_some_and(|e| e == "trodden"));
     files.sort();
-    let mut merger = Merger::default();
+    let mut merger = ProfileMerger::default();
     for file in &files {
         merger.add(&file.display().to_string(), Profile::read(file)?)?;
     }
     ensure!(!files.is_empty(), "the training counted nothing. Check that the --train command runs the program that was built");
-    merger.finish().context("the training left no profile")
+    merger.into_merged_profile().context("the training left no profile")
 }
 
 /// A script that replaces a program under its name. Dropping this value restores the program.
@@ -60,7 +60,7 @@ impl ScriptSubstitute {
             let text = path.to_str().with_context(|| format!("the path {} is not UTF-8", path.display()))?;
             Ok(shlex::try_quote(text)?.into_owned())
         };
-        let (tool, folder) = (quoted(&context.executable_folder()?.join(SIMULATOR))?, quoted(folder)?);
+        let (tool, folder) = (quoted(&context.executable_folder()?.join(SIMULATOR_PROGRAM))?, quoted(folder)?);
         let script = format!(
             "#!/bin/sh\nTRODDEN_QUIET=1 exec {tool} simulate --top 0 --profile {folder}/$$.trodden {profile_option} -o {folder}/$$.txt \
                 -- {} \"$@\"\n",

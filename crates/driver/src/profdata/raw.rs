@@ -12,12 +12,12 @@ use trodden_profile::FunctionEdges;
 /// Maximum size of a function's bitmap in the text format, in bytes.
 pub const MAX_BITMAP_BYTES_IN_TEXT: usize = 255;
 /// The magic number at the beginning of the file: `\xfflprofr\x81`, little-endian.
-const MAGIC: u64 = 0xff6c_7072_6f66_7281;
+const RAW_PROFILE_MAGIC: u64 = 0xff6c_7072_6f66_7281;
 /// Version of the raw format. The top byte of the version word holds flags.
 const RAW_FORMAT_VERSION: u64 = 10;
-const FLAG_MASK: u64 = 0xff << 56;
+const VARIANT_FLAG_MASK: u64 = 0xff << 56;
 const LAST_VALUE_KIND: u64 = 2;
-const RECORD_SIZE: i64 = 64;
+const FUNCTION_RECORD_SIZE: i64 = 64;
 
 /// Returns true if a function cannot be written in the text format.
 pub fn needs_raw_format(function: &FunctionEdges) -> bool {
@@ -25,14 +25,14 @@ pub fn needs_raw_format(function: &FunctionEdges) -> bool {
 }
 
 /// Encodes functions in the raw format. `version` is LLVM's version word, of which only the flags are used.
-pub fn encode_raw(functions: &[FunctionEdges], version: u64) -> Vec<u8> {
-    let names = encode_names(functions);
+pub fn encode_raw_profile(functions: &[FunctionEdges], version: u64) -> Vec<u8> {
+    let names = encode_function_names(functions);
     let counters: usize = functions.iter().map(|f| f.counts.len()).sum();
     let bitmaps: usize = functions.iter().map(|f| f.bitmap.len()).sum();
     let after_bitmaps = padding_size(bitmaps);
     let header = [
-        MAGIC,
-        RAW_FORMAT_VERSION | version & FLAG_MASK,
+        RAW_PROFILE_MAGIC,
+        RAW_FORMAT_VERSION | version & VARIANT_FLAG_MASK,
         0, // build identifiers
         functions.len() as u64,
         0, // padding before the counters
@@ -54,8 +54,8 @@ pub fn encode_raw(functions: &[FunctionEdges], version: u64) -> Vec<u8> {
         out.extend(hash_name(function.name.as_bytes()).to_le_bytes());
         out.extend(function.hash.to_le_bytes());
         // Each pointer is relative to the record that contains it.
-        out.extend((counter - at * RECORD_SIZE).to_le_bytes());
-        out.extend((bitmap - at * RECORD_SIZE).to_le_bytes());
+        out.extend((counter - at * FUNCTION_RECORD_SIZE).to_le_bytes());
+        out.extend((bitmap - at * FUNCTION_RECORD_SIZE).to_le_bytes());
         out.extend([0; 16]); // the function's address, and that of its values
         out.extend((function.counts.len() as u32).to_le_bytes());
         out.extend([0; 8]); // number of value sites of each of three kinds, and padding
@@ -72,7 +72,7 @@ pub fn encode_raw(functions: &[FunctionEdges], version: u64) -> Vec<u8> {
 }
 
 /// Encodes names as LLVM does: size and compressed size (0 if uncompressed) as ULEB128, then the text.
-fn encode_names(functions: &[FunctionEdges]) -> Vec<u8> {
+fn encode_function_names(functions: &[FunctionEdges]) -> Vec<u8> {
     let text = functions.iter().map(|f| f.name.as_bytes()).collect::<Vec<_>>().join(&1);
     let mut out = Vec::with_capacity(text.len() + 12);
     let mut rest = text.len();

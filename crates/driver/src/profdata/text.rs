@@ -2,7 +2,7 @@
 //! `TextInstrProfReader`).
 
 use std::fmt::Write;
-use trodden_profile::edges::SiteValues;
+use trodden_profile::edges::SiteValueCounts;
 use trodden_profile::{EdgeCounts, ProfiledValue};
 
 /// Bit numbers of flags in LLVM's version word, with the flags' names in the text format.
@@ -13,7 +13,7 @@ const EXTERNAL_SYMBOL: &str = "** External Symbol **";
 /// LLVM's names for the kinds of call-site values.
 const VALUE_KINDS: [&str; 3] = ["IPVK_IndirectCallTarget", "IPVK_MemOPSize", "IPVK_VTableTarget"];
 
-pub fn encode_text(edges: &EdgeCounts) -> String {
+pub fn encode_text_profile(edges: &EdgeCounts) -> String {
     let mut out = String::new();
     write_all(&mut out, edges).expect("writing to a string does not fail");
     out
@@ -40,7 +40,7 @@ fn write_all(out: &mut String, edges: &EdgeCounts) -> std::fmt::Result {
     Ok(())
 }
 
-fn write_values(out: &mut String, kinds: &[Vec<SiteValues>; 3]) -> std::fmt::Result {
+fn write_values(out: &mut String, kinds: &[Vec<SiteValueCounts>; 3]) -> std::fmt::Result {
     let used: Vec<usize> = (0..kinds.len()).filter(|kind| !kinds[*kind].is_empty()).collect();
     if used.is_empty() {
         return Ok(());

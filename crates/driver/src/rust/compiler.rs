@@ -5,7 +5,7 @@ use crate::assets::TEMPORARY_PREFIX;
 use crate::compile_step::CODEGEN_SEPARATOR;
 use crate::context::DriverContext;
 use crate::experiment;
-use crate::rebuild::DriverCompiler;
+use crate::rebuild::BitcodeCompiler;
 use crate::store_size::CRATES_FOLDER;
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
@@ -15,7 +15,7 @@ use trodden_profile::atomic_file;
 use trodden_unit::{CodegenOptions, Identity};
 
 pub struct CrateCompiler {
-    pub compiler: DriverCompiler,
+    pub compiler: BitcodeCompiler,
     pub codegen: CodegenOptions,
     /// The part of the cache key that all results of this compiler have in common.
     pub shared: String,
@@ -24,7 +24,7 @@ pub struct CrateCompiler {
 
 impl CrateCompiler {
     pub fn new(context: &DriverContext, codegen: Vec<String>) -> Result<CrateCompiler> {
-        let compiler = DriverCompiler::new(context, experiment::variable_for_plugin(context).into())?;
+        let compiler = BitcodeCompiler::new(context, experiment::variable_for_plugin(context).into())?;
         let way = context.variable(CONFIGURATION_VARIABLE).and_then(OsStr::to_str).unwrap_or_default();
         let shared = format!("{way} {} {}", compiler.identity_of_clang()?, codegen.join(CODEGEN_SEPARATOR));
         let cache = context.store()?.root().join(CRATES_FOLDER);

@@ -61,13 +61,13 @@ fn instrument_archive(context: &DriverContext, job: &CrateJob, compiler: &CrateC
         return Ok(());
     }
     // The library is replaced atomically, because other cargo processes may read it at any time.
-    let instrumented = replace_members(context, compiler, &bytes, &objects, extra_members)?;
+    let instrumented = replace_archive_members(context, compiler, &bytes, &objects, extra_members)?;
     Ok(atomic_file::write_unsynced(archive, TEMPORARY_PREFIX, &instrumented)?)
 }
 
 /// Compiles `objects` and replaces the archive members with the same names by the results. Also appends the files `extra_members`. Returns
 /// the new archive.
-fn replace_members(
+fn replace_archive_members(
     context: &DriverContext,
     compiler: &CrateCompiler,
     archive: &[u8],
@@ -89,7 +89,7 @@ fn replace_members(
     fs::read(&new).with_context(|| format!("cannot read {}", new.display()))
 }
 
-pub fn remove_bitcode(job: &CrateJob) -> Result<()> {
+pub fn remove_bitcode_from_archives(job: &CrateJob) -> Result<()> {
     let (one, several) = (format!("{}{}.bc", job.name, job.extra), format!("{}{}.", job.name, job.extra));
     for entry in fs::read_dir(&job.folder).with_context(|| format!("cannot read {}", job.folder.display()))? {
         let entry = entry?;
@@ -101,7 +101,7 @@ pub fn remove_bitcode(job: &CrateJob) -> Result<()> {
     Ok(())
 }
 
-pub fn replace_objects(context: &DriverContext, arguments: &mut Vec<OsString>) -> Result<()> {
+pub fn replace_object_arguments(context: &DriverContext, arguments: &mut Vec<OsString>) -> Result<()> {
     // Options for the linker plugin apply only to objects with bitcode, all of which are replaced.
     arguments.retain(|argument| !argument.to_string_lossy().starts_with("-Wl,-plugin-opt="));
     let kept = context.variable(CODEGEN_VARIABLE).and_then(OsStr::to_str).unwrap_or_default();
@@ -174,7 +174,7 @@ fn instrument_std_library(context: &DriverContext, compiler: &CrateCompiler, lib
     if objects.is_empty() {
         bail!("{} contains no bitcode, so it cannot be instrumented. Omit --std", library.display());
     }
-    let instrumented = replace_members(context, compiler, &bytes, &objects, Vec::new())?;
+    let instrumented = replace_archive_members(context, compiler, &bytes, &objects, Vec::new())?;
     atomic_file::write_unsynced(&copy, TEMPORARY_PREFIX, &instrumented).with_context(|| format!("cannot write {}", copy.display()))?;
     Ok(copy)
 }

@@ -35,11 +35,11 @@ pub struct CrateJob {
     lto: Option<String>,
     /// True if objects contain bitcode for link-time optimisation. Cargo requests this if the profile enables LTO.
     embeds_bitcode: bool,
-    pub codegen: RustcCodegen,
+    pub codegen: RustcCodegenOptions,
 }
 
 #[derive(Debug, Default)]
-pub struct RustcCodegen {
+pub struct RustcCodegenOptions {
     level: Option<String>,
     /// Number of codegen units; `None` for rustc's default.
     units: Option<String>,
@@ -63,7 +63,7 @@ pub fn can_divide_crate(context: &DriverContext) -> Result<bool> {
     Ok(experiment == Experiment::default() || experiment == coverage)
 }
 
-impl RustcCodegen {
+impl RustcCodegenOptions {
     fn is_unoptimised(&self) -> bool {
         self.level.as_deref().unwrap_or("0") == "0"
     }
@@ -220,7 +220,7 @@ impl CrateJob {
     }
 
     /// Removes rustc's temporary files, which were kept because one of them is the program's bitcode.
-    pub fn remove_temporaries(&self) -> Result<()> {
+    pub fn remove_temporary_files(&self) -> Result<()> {
         let begin = format!("{}{}.", self.name, self.extra);
         for entry in fs::read_dir(&self.folder).with_context(|| format!("cannot read {}", self.folder.display()))? {
             let entry = entry?;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use trodden_launch::process::find_in_search_path;
 
 /// Names of launchers.
-const LAUNCHERS: [&str; 5] = ["trodden", "ccache", "sccache", "distcc", "icecc"];
+const COMPILER_LAUNCHERS: [&str; 5] = ["trodden", "ccache", "sccache", "distcc", "icecc"];
 
 /// Finds the program that a word names by its path or by a name on the search path. For a link to a launcher, returns the next program with
 /// the link's name on the search path, which the launcher would call.
@@ -34,7 +34,7 @@ pub fn find_compiler_on_path(context: &DriverContext, name: &OsStr) -> Option<Pa
 
 /// Returns true if a file is a launcher or a link to one.
 pub(super) fn is_launcher(path: &Path) -> bool {
-    path.canonicalize().is_ok_and(|file| LAUNCHERS.iter().any(|name| file.file_name() == Some(OsStr::new(name))))
+    path.canonicalize().is_ok_and(|file| COMPILER_LAUNCHERS.iter().any(|name| file.file_name() == Some(OsStr::new(name))))
 }
 
 /// Returns true if at least one class of users may execute the file.

@@ -2,7 +2,7 @@
 
 use crate::context::DriverContext;
 use crate::link::is_system_file;
-use crate::recipe::Recipe;
+use crate::recipe::LinkRecipe;
 use anyhow::Result;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -20,7 +20,7 @@ pub struct LinkSandbox<'a> {
 }
 
 impl LinkSandbox<'_> {
-    pub fn new<'a>(context: &'a DriverContext, recipe: &Recipe) -> Result<LinkSandbox<'a>> {
+    pub fn new<'a>(context: &'a DriverContext, recipe: &LinkRecipe) -> Result<LinkSandbox<'a>> {
         let folder = context.folder("trodden-instrument-")?;
         let directory = recipe.directory.to_path();
         let files = recipe.files.iter().map(|f| normalize(&f.path.to_path())).collect();
@@ -43,7 +43,7 @@ impl LinkSandbox<'_> {
     }
 
     /// Returns the arguments of the new link, in which objects replace sources and absolute paths of copied files refer to the copies.
-    pub fn command_line(&self, recipe: &Recipe, objects: &[(usize, PathBuf)], output: &Path) -> Vec<OsString> {
+    pub fn command_line(&self, recipe: &LinkRecipe, objects: &[(usize, PathBuf)], output: &Path) -> Vec<OsString> {
         let arguments: Vec<OsString> = recipe.arguments.iter().map(|w| w.to_os()).collect();
         let mut out: Vec<OsString> = vec!["-Qunused-arguments".into(), "-o".into(), output.into()];
         let mut at = 0;
@@ -136,8 +136,8 @@ mod tests {
     use crate::compile_step::SourceLanguage;
     use crate::recipe::{FileInput, OsText, SCHEMA_VERSION};
 
-    fn recipe(arguments: &[&str]) -> Recipe {
-        Recipe {
+    fn recipe(arguments: &[&str]) -> LinkRecipe {
+        LinkRecipe {
             schema_version: SCHEMA_VERSION,
             driver: SourceLanguage::C,
             arguments: arguments.iter().map(|a| OsText::Text((*a).into())).collect(),

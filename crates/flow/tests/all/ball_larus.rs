@@ -8,13 +8,13 @@ use trodden_flow::frequency::{BranchHint, Frequencies, branch_weights};
 use trodden_flow::plan::{PlanOptions, RegisterAction};
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering, Origin, Plan, Probes};
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{Cycles, all_paths, forced_cuts, graph, plan_options};
+use trodden_testkit::graphs::{CycleKind, all_paths, forced_cuts, graph, plan_options};
 
 const GRAPHS: u64 = 60_000;
 const MAX_PATHS: u64 = 3_000;
 
 fn random_graph(random: &mut Random) -> Graph {
-    let cycles = if random.chance(40) { Cycles::None } else { Cycles::Some };
+    let cycles = if random.chance(40) { CycleKind::None } else { CycleKind::Some };
     graph(random, 9, 20, cycles)
 }
 
@@ -200,7 +200,7 @@ fn limits_that_can_be_met_are_met() {
     let mut limited = 0;
     for seed in 0..3_000 {
         let mut random = Random::new(seed ^ 0x11e17);
-        let graph = graph(&mut random, 40, 120, Cycles::Some);
+        let graph = graph(&mut random, 40, 120, CycleKind::Some);
         let frequencies = Frequencies::estimate(&graph, &vec![1.0; graph.edge_count()]);
         let max_paths = (graph.edge_count() + graph.node_count() + 1) as u64;
         let options = PlanOptions { max_paths, entries: Entries::Shared, chords: true, hot_first: false };

@@ -9,7 +9,7 @@ use trodden_flow::part::precise_selective_labels;
 use trodden_flow::program::verify::{WalkBudget, verify_counts, verify_numbering};
 use trodden_flow::{Dag, DagEdgeSet, Numbering, Plan, ProbeProgram, Probes};
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{Cycles, all_paths, graph};
+use trodden_testkit::graphs::{CycleKind, all_paths, graph};
 
 #[test]
 fn pairs_of_interesting_paths_have_numbers_that_no_other_pair_has() {
@@ -17,7 +17,7 @@ fn pairs_of_interesting_paths_have_numbers_that_no_other_pair_has() {
     for seed in 0..3_000 {
         let mut random = Random::new(seed);
         let (nodes, edges) = random.pick(&[(5, 8), (8, 16), (12, 22)]);
-        let cycles = random.pick(&[Cycles::None, Cycles::Some]);
+        let cycles = random.pick(&[CycleKind::None, CycleKind::Some]);
         let graph = graph(&mut random, nodes, edges, cycles);
         // Probe programs end at their exit, so no edge may leave it.
         if !graph.out(graph.exit()).is_empty() {

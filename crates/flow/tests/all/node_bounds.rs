@@ -3,7 +3,7 @@
 use trodden_flow::bounds::{CountInterval, compute_node_bounds, find_contradicted_nodes, find_inevitable_nodes, find_reachable_nodes};
 use trodden_flow::{Graph, Node};
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{Cycles, graph};
+use trodden_testkit::graphs::{CycleKind, graph};
 
 /// Returns the counts of the nodes in random executions. An execution may end in a node of `may_end`. An execution that becomes too long
 /// ends at its current node, which is added to `may_end`.
@@ -30,7 +30,7 @@ fn bounds_contain_the_hidden_counts() {
     let mut random = Random::new(2611);
     let (mut exact, mut hidden) = (0u64, 0u64);
     for _ in 0..4000 {
-        let graph = graph(&mut random, 10, 20, Cycles::Some);
+        let graph = graph(&mut random, 10, 20, CycleKind::Some);
         let mut may_end: Vec<bool> = graph.nodes().map(|_| random.chance(20)).collect();
         let counts = execute(&mut random, &graph, &mut may_end);
         let given = |random: &mut Random, count: u64| match random.below(10) {
@@ -54,7 +54,7 @@ fn inevitable_nodes_were_executed_and_executed_nodes_are_reachable() {
     let mut random = Random::new(2612);
     let (mut concluded, mut unreachable) = (0u64, 0u64);
     for _ in 0..4000 {
-        let graph = graph(&mut random, 10, 14, Cycles::Some);
+        let graph = graph(&mut random, 10, 14, CycleKind::Some);
         let mut may_end: Vec<bool> = graph.nodes().map(|_| random.chance(10)).collect();
         let counts = execute(&mut random, &graph, &mut may_end);
         let seen = |count: &u64| match random.chance(30) {

@@ -13,7 +13,7 @@ use trodden_flow::verify::verify_part;
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, EdgeSet, Graph, Node, NodeSet, Numbering, PlanOptions, ProbeProgram};
 use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, ProfitableProcedures};
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{Cycles, forced_cuts, graph, plan_options};
+use trodden_testkit::graphs::{CycleKind, forced_cuts, graph, plan_options};
 
 use crate::machine;
 
@@ -159,7 +159,7 @@ fn programs_count_what_plans_count() {
     let mut around_loops = 0;
     for seed in 0..200_000 {
         let mut random = Random::new(seed ^ 0x5c_4ed1);
-        let graph = graph(&mut random, 9, 16, Cycles::Some);
+        let graph = graph(&mut random, 9, 16, CycleKind::Some);
         if !graph.out(graph.exit()).is_empty() {
             continue;
         }
@@ -221,7 +221,7 @@ fn dominant_iterations_are_the_most_frequent_of_their_loops() {
     let (mut found, mut several) = (0, 0);
     for seed in 0..30_000 {
         let mut random = Random::new(seed ^ 0x05_0a1);
-        let graph = graph(&mut random, 7, 12, Cycles::Some);
+        let graph = graph(&mut random, 7, 12, CycleKind::Some);
         if !graph.out(graph.exit()).is_empty() {
             continue;
         }
@@ -320,7 +320,7 @@ fn counts_of_copies_sum_to_the_counts_of_all_paths() {
     let (mut compared, mut parts, mut beginnings, mut returns, mut by_trip_count) = (0, 0, 0, 0, [0, 0]);
     for seed in 0..30_000 {
         let mut random = Random::new(seed ^ 0xc0_91e5);
-        let graph = graph(&mut random, 9, 16, Cycles::Some);
+        let graph = graph(&mut random, 9, 16, CycleKind::Some);
         if !graph.out(graph.exit()).is_empty() {
             continue;
         }

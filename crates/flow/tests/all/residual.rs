@@ -11,7 +11,7 @@ use trodden_flow::program::{BlockProperties, DominantCounting, EarlyCounting, Pa
 use trodden_flow::residual::ResidualInput;
 use trodden_flow::{Edge, EdgeSet, Graph, Node, NodeSet, ProbeProgram, ResidualPlan};
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{Cycles, forced_cuts, graph, plan_options};
+use trodden_testkit::graphs::{CycleKind, forced_cuts, graph, plan_options};
 
 use crate::machine;
 
@@ -19,7 +19,7 @@ type Counts = BTreeMap<u64, u64>;
 
 /// Returns a random graph whose exit is its last node and has no out-edges.
 fn random_graph_with_last_exit(random: &mut Random) -> Option<Graph> {
-    let graph = graph(random, 10, 18, Cycles::Some);
+    let graph = graph(random, 10, 18, CycleKind::Some);
     (graph.out(graph.exit()).is_empty() && graph.exit().index() + 1 == graph.node_count()).then_some(graph)
 }
 

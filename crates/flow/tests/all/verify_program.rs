@@ -16,7 +16,7 @@ use trodden_selective::NumberOptions;
 use trodden_selective::plan::{InterestingInput, plan_interesting};
 use trodden_selective::verify::VerifyBudget;
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{Cycles, forced_cuts, graph, plan_options};
+use trodden_testkit::graphs::{CycleKind, forced_cuts, graph, plan_options};
 
 use crate::machine;
 use crate::passes;
@@ -25,7 +25,7 @@ const BUDGET: WalkBudget = WalkBudget { walks: 6, edges: 40 };
 
 /// Returns a random graph whose exit is its last node and has no out-edges.
 fn random_graph_with_last_exit(random: &mut Random) -> Option<Graph> {
-    let graph = graph(random, 9, 16, Cycles::Some);
+    let graph = graph(random, 9, 16, CycleKind::Some);
     (graph.out(graph.exit()).is_empty() && graph.exit().index() + 1 == graph.node_count()).then_some(graph)
 }
 

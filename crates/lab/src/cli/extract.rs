@@ -13,7 +13,7 @@ Examples:
 
 Graphs are taken from the compiler's map of the basic blocks (clang -fbasic-block-address-map) if the program has one, otherwise from the \
 machine code. `source` says which was used, and `uncertain` lists facts that could not be determined for certain.")]
-pub struct Extract {
+pub struct ExtractArguments {
     /// An x86-64 ELF executable or shared library, stripped or not.
     pub binary: PathBuf,
     /// Extract only this function: its name (source or mangled), or an address in it (0x...). Can be repeated.

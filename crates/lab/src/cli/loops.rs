@@ -2,9 +2,9 @@
 
 use clap::Args;
 use std::path::PathBuf;
-use trodden_console::arguments::Parameters;
+use trodden_console::arguments::CountingArguments;
 use trodden_console::arguments::laboratory::CountingChoices;
-use trodden_stored::named::LAST;
+use trodden_stored::named::LAST_RUN_NAME;
 use trodden_unit::Settings;
 
 #[derive(Debug, Args)]
@@ -16,11 +16,11 @@ Examples:
 
 Requires a build that kept its bitcode, and LLVM's `opt` (package llvm-22). Instructions added by counting are marked with +.
 Builds made with --residual are rejected, because they do not count the known paths of loops.")]
-pub struct Loops {
+pub struct LoopsArguments {
     /// Program or shared library.
     pub program: PathBuf,
     /// Profile of the program: a file, a run (12, last, last~1) or a suite.
-    #[arg(default_value = LAST)]
+    #[arg(default_value = LAST_RUN_NAME)]
     pub profile: String,
     /// Maximum number of loops to show (0 = all).
     #[arg(long, value_name = "N", default_value_t = 3)]
@@ -36,13 +36,13 @@ pub struct Loops {
     pub json: bool,
     /// Counting options; by default those that the program was built with.
     #[command(flatten)]
-    pub parameters: Parameters,
+    pub parameters: CountingArguments,
     /// Counting options available only in `trodden-lab`.
     #[command(flatten)]
     pub choices: CountingChoices,
 }
 
-impl Loops {
+impl LoopsArguments {
     /// Returns the settings that result from both groups of counting options.
     pub fn settings(&self) -> Settings {
         self.parameters.settings().or(self.choices.settings())

@@ -3,18 +3,18 @@
 use clap::builder::TypedValueParser;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
-use trodden_console::arguments::choices::one_of;
+use trodden_console::arguments::choices::parser_of_choices;
 use trodden_flow::NumberingScheme;
 
 #[derive(Debug, Args)]
-pub struct NumberJob {
+pub struct GraphNumberArguments {
     /// Graph file (JSON or DOT); `-` reads standard input.
     pub file: PathBuf,
     /// Numbering scheme.
-    #[arg(long, default_value = "ball-larus", value_parser = schemes())]
+    #[arg(long, default_value = "ball-larus", value_parser = numbering_scheme_parser())]
     pub scheme: NumberingScheme,
     #[command(flatten)]
-    pub interesting: Interesting,
+    pub interesting: InterestingPathsArguments,
     /// Number of out-edge orders that ppp tries in addition to the graph's own [default: 16].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=65536))]
     pub restarts: Option<u32>,
@@ -29,10 +29,10 @@ pub struct NumberJob {
     pub explain: bool,
 }
 
-impl Default for NumberJob {
+impl Default for GraphNumberArguments {
     fn default() -> Self {
-        let interesting = Interesting::default();
-        NumberJob {
+        let interesting = InterestingPathsArguments::default();
+        GraphNumberArguments {
             file: PathBuf::from("-"),
             scheme: NumberingScheme::BallLarus,
             interesting,
@@ -47,7 +47,7 @@ impl Default for NumberJob {
 /// Options that select the interesting paths. By default, they are the paths that the graph file lists, or all paths if it lists none.
 #[derive(Debug, Default, Args)]
 #[group(multiple = false)]
-pub struct Interesting {
+pub struct InterestingPathsArguments {
     /// Interesting paths, by their Ball-Larus numbers.
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
     pub interesting: Option<Vec<u64>>,
@@ -72,7 +72,7 @@ pub enum ModelScheme {
 }
 
 #[derive(Debug, Args)]
-pub struct ModelJob {
+pub struct GraphModelArguments {
     /// Graph file (JSON or DOT); `-` reads standard input.
     pub file: PathBuf,
     /// Probability model.
@@ -98,9 +98,9 @@ pub struct ModelJob {
     pub explain: bool,
 }
 
-impl Default for ModelJob {
+impl Default for GraphModelArguments {
     fn default() -> Self {
-        ModelJob {
+        GraphModelArguments {
             file: PathBuf::from("-"),
             scheme: ModelScheme::BallLarus,
             interesting: Vec::new(),
@@ -113,8 +113,8 @@ impl Default for ModelJob {
     }
 }
 
-fn schemes() -> impl TypedValueParser<Value = NumberingScheme> {
-    one_of(NumberingScheme::ALL.map(|scheme| (scheme, scheme.name(), describe_scheme(scheme))))
+fn numbering_scheme_parser() -> impl TypedValueParser<Value = NumberingScheme> {
+    parser_of_choices(NumberingScheme::ALL.map(|scheme| (scheme, scheme.name(), describe_scheme(scheme))))
 }
 
 fn describe_scheme(scheme: NumberingScheme) -> &'static str {

@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::str::FromStr;
 use trodden_console::arguments::shares::parse_percent;
-use trodden_stored::named::LAST;
+use trodden_stored::named::LAST_RUN_NAME;
 
 /// A kind of repetition in a sequence of paths and calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -28,12 +28,12 @@ Examples:
 The run must be recorded with `record --whole-program`, or for `iterations` also with
 `record --copies K --divide iterations`. A text of events starts with
 `#trodden events 1`, or was written by `trodden-lab simulate --sequence`.")]
-pub struct Patterns {
+pub struct PatternsArguments {
     /// Kind of repetition.
     #[arg(value_enum)]
     pub kind: PatternKind,
     /// Run (12, last, last~1) or its logs, or a sequence of events as text.
-    #[arg(default_value = LAST)]
+    #[arg(default_value = LAST_RUN_NAME)]
     pub file: PathBuf,
     /// Number of the thread.
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -42,7 +42,7 @@ pub struct Patterns {
     ///
     /// N or MIN-MAX for the kind `hot`, N for the kind `iterations`.
     #[arg(long, value_name = "N|MIN-MAX")]
-    pub length: Option<Length>,
+    pub length: Option<LengthRange>,
     /// Minimum percentage [default: 1 for hot, 90 for iterations].
     ///
     /// `hot`: share of all paths. `iterations`: of the places where a pattern's beginning occurs, those where the pattern continues.
@@ -61,23 +61,23 @@ pub struct Patterns {
 
 /// A range of lengths, in paths or iterations; both ends are included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Length {
+pub struct LengthRange {
     /// Shortest length.
     pub min: usize,
     /// Longest length.
     pub max: usize,
 }
 
-impl FromStr for Length {
+impl FromStr for LengthRange {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Length, String> {
+    fn from_str(text: &str) -> Result<LengthRange, String> {
         let number = |text: &str| {
             let number = text.parse().ok().filter(|number| (1..=1000).contains(number));
             number.ok_or_else(|| format!("expected N or MIN-MAX of numbers from 1 to 1000, not `{text}`"))
         };
         let (min, max) = text.split_once('-').unwrap_or((text, text));
-        let length = Length { min: number(min)?, max: number(max)? };
+        let length = LengthRange { min: number(min)?, max: number(max)? };
         if length.min > length.max { Err(format!("{} is more than {}", length.min, length.max)) } else { Ok(length) }
     }
 }
@@ -88,11 +88,11 @@ mod tests {
 
     #[test]
     fn lengths_are_numbers_or_ranges() {
-        assert_eq!("3".parse(), Ok(Length { min: 3, max: 3 }));
-        assert_eq!("2-50".parse(), Ok(Length { min: 2, max: 50 }));
-        assert_eq!("5-4".parse::<Length>(), Err("5 is more than 4".into()));
+        assert_eq!("3".parse(), Ok(LengthRange { min: 3, max: 3 }));
+        assert_eq!("2-50".parse(), Ok(LengthRange { min: 2, max: 50 }));
+        assert_eq!("5-4".parse::<LengthRange>(), Err("5 is more than 4".into()));
         for wrong in ["", "0", "1-", "-3", "1001", "a"] {
-            assert!(wrong.parse::<Length>().is_err(), "{wrong}");
+            assert!(wrong.parse::<LengthRange>().is_err(), "{wrong}");
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use clap::Args;
 use std::path::PathBuf;
-use trodden_console::arguments::choices::one_of;
-use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS, ProfitableChoices, parse_copies};
+use trodden_console::arguments::choices::parser_of_choices;
+use trodden_console::arguments::partition::{COPY_STRATEGY_CHOICES, HIT_MEASURE_CHOICES, ProfitableChoices, parse_copies};
 use trodden_flow::part::Measure;
 use trodden_partition::PartitionStrategy;
 
@@ -13,14 +13,14 @@ Examples:
   trodden-lab plan ./prog -k 8
   trodden-lab plan ./prog -k 2,4,8 --strategy sbl,pbl,p3,weighted --profile last
   trodden-lab plan ./prog -k 4 --hits labels --json")]
-pub struct PlanJob {
+pub struct PlanArguments {
     /// Instrumented program or shared library.
     pub program: PathBuf,
     /// Numbers of copies to plan for.
     #[arg(short = 'k', long, value_name = "K", default_value = "4", value_delimiter = ',', value_parser = parse_copies)]
     pub copies: Vec<usize>,
     /// Strategies that divide the paths.
-    #[arg(long, value_parser = one_of(COPY_STRATEGIES), default_value = "weighted", value_delimiter = ',')]
+    #[arg(long, value_parser = parser_of_choices(COPY_STRATEGY_CHOICES), default_value = "weighted", value_delimiter = ',')]
     pub strategy: Vec<PartitionStrategy>,
     /// Profile of the program: a file, a run or a suite. By default, frequencies are estimated.
     #[arg(long, value_name = "PROFILE")]
@@ -35,7 +35,7 @@ pub struct PlanJob {
     #[arg(long)]
     pub fold_again: bool,
     /// Cost measure to minimise.
-    #[arg(long, value_parser = one_of(HITS), default_value = "all")]
+    #[arg(long, value_parser = parser_of_choices(HIT_MEASURE_CHOICES), default_value = "all")]
     pub hits: Measure,
     /// Print JSON.
     #[arg(long)]

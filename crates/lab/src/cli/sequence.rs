@@ -3,18 +3,18 @@
 use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
-pub enum Sequence {
+pub enum SequenceCommand {
     /// Count supergraph paths, which cross sibling calls and leave callees' loops, as counting in inlined code would.
-    Supergraph(CountedPathsJob),
+    Supergraph(CountedPathsArguments),
     /// Count paths of the last N branches (Young and Smith 1999); the events must name their blocks.
-    Branches(CountedPathsJob),
+    Branches(CountedPathsArguments),
     /// Compare the segments that a program counted with those of a recorded sequence; exit with status 1 if they differ.
-    Check(Check),
+    Check(SequenceCheckArguments),
 }
 
 /// `trodden-lab sequence supergraph`, `branches`
 #[derive(Debug, Args)]
-pub struct CountedPathsJob {
+pub struct CountedPathsArguments {
     /// Run recorded with --whole-program (12, last, last~1), its log files, or a sequence of events as text.
     pub recording: String,
     /// Number of call levels (supergraph), or of branches per path (branches).
@@ -32,7 +32,7 @@ pub struct CountedPathsJob {
 }
 
 #[derive(Debug, Args)]
-pub struct Check {
+pub struct SequenceCheckArguments {
     /// Profile or run of a program built with `trodden instrument --segments`.
     pub counted: String,
     /// Run recorded with --whole-program, or its log files.

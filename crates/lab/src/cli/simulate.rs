@@ -13,7 +13,7 @@ Examples:
 A table is written ENTRIESxASSOCIATIVITY (512x4: 512 entries, in sets of 4), followed by an index (start, xor, fold, mix) and a \
 replacement policy (lfu, lru, random, space-saving, rap, decay), separated by commas. The default, 512x4,xor,lfu, is that of K. Vaswani's \
 thesis. Programs are run as by `trodden simulate`.")]
-pub struct SimulateJob {
+pub struct LabSimulateArguments {
     /// Input and output.
     #[command(flatten)]
     pub options: SimulateOptions,

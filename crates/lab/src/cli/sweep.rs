@@ -18,7 +18,7 @@ An experiment file:
 
 Other factors: preset, extensions, path-limit, path-stack, l2-size, l2-associativity, direction, branch-queue. Factors of the processor \
 need recordings of all instructions (trodden simulate --record FILE --event instructions). Results are written to standard output as CSV.")]
-pub struct Sweep {
+pub struct SweepArguments {
     /// Experiment file (TOML).
     pub experiment: PathBuf,
     /// File for the results: CSV, or Parquet if its name ends in .parquet [default: standard output].

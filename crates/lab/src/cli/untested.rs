@@ -9,7 +9,7 @@ Example:
   trodden-lab schemes prog --tests 'make check PROG={}' --field '{} input'
 
 The program must have kept its bitcode, as trodden builds do by default.")]
-pub struct Schemes {
+pub struct SchemesArguments {
     /// Program to examine.
     pub program: PathBuf,
     /// Shell command that runs the tests; `{}` is replaced by the program.
@@ -30,7 +30,7 @@ pub struct Schemes {
 }
 
 #[derive(Debug, Args)]
-pub struct HotPaths {
+pub struct HotPathsArguments {
     /// Profiles from the field: files, runs, suites, raw files or folders of them [default: what programs built with --residual
     /// wrote to the run store].
     pub profiles: Vec<String>,

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
-use trodden_console::arguments::choices::{Choice, one_of};
+use trodden_console::arguments::choices::{ArgumentChoice, parser_of_choices};
 use trodden_console::arguments::partition::parse_copies;
 use trodden_witness::{DistributionStrategy, Lookahead, Placement, WitnessJobOrder};
 
@@ -15,20 +15,20 @@ Examples:
   trodden-lab graph witnesses distribution.json --check paper     checks the \"profiles\" in the file
 
 Exit status: 0 if the distribution is realizable, 1 if it is not, 2 if the input is invalid.")]
-pub struct Witnesses {
+pub struct WitnessesArguments {
     /// File with a graph or several functions; `-` reads standard input. If it has `profiles`, that distribution is checked.
     pub file: PathBuf,
     /// Number of profiles (runs among which the witnesses are divided); --limit may need more.
     #[arg(short = 'k', long, value_name = "K", default_value_t = 1, value_parser = parse_copies)]
     pub profiles: usize,
     /// Strategy that divides the witnesses.
-    #[arg(long, value_parser = one_of(STRATEGIES), default_value = "weighted")]
+    #[arg(long, value_parser = parser_of_choices(DISTRIBUTION_STRATEGY_CHOICES), default_value = "weighted")]
     pub strategy: DistributionStrategy,
     /// Rule that chooses the witnesses of each function; all but `fewest` are fixed rules that divide only whole functions.
-    #[arg(long, value_parser = one_of(PLACEMENTS), default_value = "fewest")]
+    #[arg(long, value_parser = parser_of_choices(PLACEMENT_CHOICES), default_value = "fewest")]
     pub placement: Placement,
     /// Order in which jobs are assigned to profiles (not for `weighted`).
-    #[arg(long, value_parser = one_of(ORDERS), default_value = "longest")]
+    #[arg(long, value_parser = parser_of_choices(WITNESS_JOB_ORDER_CHOICES), default_value = "longest")]
     pub order: WitnessJobOrder,
     /// Maximum number of witnesses per profile.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -40,10 +40,10 @@ pub struct Witnesses {
     #[arg(long)]
     pub edges: bool,
     /// Condition that the distribution must meet.
-    #[arg(long, value_enum, default_value_t = Condition::Pairwise)]
-    pub check: Condition,
+    #[arg(long, value_enum, default_value_t = VerifiedCondition::Pairwise)]
+    pub check: VerifiedCondition,
     /// How far reconstruction may read a trace at a branch; `next` needs the least memory.
-    #[arg(long, value_parser = one_of(LOOKAHEADS), default_value = "next")]
+    #[arg(long, value_parser = parser_of_choices(LOOKAHEAD_CHOICES), default_value = "next")]
     pub lookahead: Lookahead,
 }
 
@@ -53,7 +53,7 @@ Examples:
   trodden-lab graph reconstruct run.json     the file contains \"profiles\" and \"traces\"
 
 Exit status: 0 if the distribution is realizable, 1 if it is not, 2 if the input is invalid.")]
-pub struct Reconstruct {
+pub struct ReconstructArguments {
     /// File with a graph or several functions, and `profiles` and `traces`; `-` reads standard input.
     pub file: PathBuf,
     /// Use edges as witnesses instead of nodes.
@@ -64,14 +64,14 @@ pub struct Reconstruct {
     pub truncated: bool,
 }
 
-const STRATEGIES: [Choice<DistributionStrategy>; 4] = [
+const DISTRIBUTION_STRATEGY_CHOICES: [ArgumentChoice<DistributionStrategy>; 4] = [
     (DistributionStrategy::Fine, "fine", "Divide by branch"),
     (DistributionStrategy::Function, "function", "Divide by function"),
     (DistributionStrategy::Grouped, "grouped", "Keep branches together that share a cycle or an edge"),
     (DistributionStrategy::Weighted, "weighted", "Try all groupings and keep the best, by the cost that each job adds to a profile"),
 ];
 
-const PLACEMENTS: [Choice<Placement>; 7] = [
+const PLACEMENT_CHOICES: [ArgumentChoice<Placement>; 7] = [
     (Placement::Fewest, "fewest", "The fewest and cheapest that the strategy finds"),
     (Placement::Blocks, "blocks", "Every node, or every edge"),
     (Placement::Targets, "targets", "Targets of conditional branches"),
@@ -81,21 +81,21 @@ const PLACEMENTS: [Choice<Placement>; 7] = [
     (Placement::Exact, "exact", "The cheapest set, proven optimal for small functions"),
 ];
 
-const ORDERS: [Choice<WitnessJobOrder>; 2] = [
+const WITNESS_JOB_ORDER_CHOICES: [ArgumentChoice<WitnessJobOrder>; 2] = [
     (WitnessJobOrder::Given, "given", "File order"),
     (WitnessJobOrder::LongestFirst, "longest", "Most expensive first (longest processing time)"),
 ];
 
 /// Condition that a distribution must meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Condition {
+pub enum VerifiedCondition {
     /// For each branch and pair of its successors, some profile has disjoint sets of first witnesses.
     Pairwise,
     /// The two theorems of the paper.
     Paper,
 }
 
-const LOOKAHEADS: [Choice<Lookahead>; 2] = [
+const LOOKAHEAD_CHOICES: [ArgumentChoice<Lookahead>; 2] = [
     (Lookahead::NextSymbol, "next", "To the next symbol of the trace"),
     (Lookahead::OwnComponent, "function", "To the next symbol of the branch's function"),
 ];

@@ -30,7 +30,7 @@ pub fn run(options: &BaselinesOptions) -> Result<()> {
     let costs = cost::compute_costs(&Profile::read(&options.profile)?)?;
     let all = |cost: &cost::SchemeCost| (cost.register + cost.counts) as f64;
     println!("{:24}{:>14}{:>14}{:>10}{:>16}", "scheme", "register", "counts", "of all", "executions lost");
-    for (name, cost) in cost::SCHEMES.iter().zip(&costs) {
+    for (name, cost) in cost::COMPARED_SCHEMES.iter().zip(&costs) {
         let share = all(cost) / all(&costs[0]).max(1.0);
         println!("{name:24}{:>14}{:>14}{share:>10.3}{:>16}", cost.register, cost.counts, cost.unknown);
     }
@@ -181,7 +181,7 @@ pub fn plan_structural(graph: &Graph, forced: &[(Edge, CutReason)], frequencies:
 
 /// Returns true if an edge profile determines all path counts. This is the case if each path has an edge that no other path contains
 /// ("obvious" paths).
-pub fn is_obvious(dag: &Dag, numbering: &Numbering) -> bool {
+pub fn has_only_obvious_paths(dag: &Dag, numbering: &Numbering) -> bool {
     let mut to = vec![0u64; dag.node_count()];
     to[dag.entry().index()] = 1;
     for &node in dag.order() {
@@ -193,14 +193,14 @@ pub fn is_obvious(dag: &Dag, numbering: &Numbering) -> bool {
     let alone = |id: &DagEdgeId| to[dag.edge(*id).from.index()] == 1 && numbering.paths_from(dag.edge(*id).to) == 1;
     let mut ids: Vec<u64> = Vec::new();
     for edge in dag.edge_ids().filter(alone) {
-        ids.push(only_path(dag, numbering, edge));
+        ids.push(only_path_through_edge(dag, numbering, edge));
     }
     ids.sort();
     ids.dedup();
     ids.len() as u64 == numbering.paths()
 }
 
-fn only_path(dag: &Dag, numbering: &Numbering, edge: DagEdgeId) -> u64 {
+fn only_path_through_edge(dag: &Dag, numbering: &Numbering, edge: DagEdgeId) -> u64 {
     let mut path = vec![edge];
     let mut node = dag.edge(edge).from;
     while let Some(&into) = dag.incoming(node).first() {

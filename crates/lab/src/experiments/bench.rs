@@ -19,17 +19,17 @@ pub mod usage;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use instructions::InstructionCounter;
-use measure::{Bench, PreparedVariant};
+use measure::{BenchRunner, PreparedVariant};
 use result::{BenchMachine, BenchOutcome, BenchResult, SCHEMA_VERSION, VariantInfo};
 use result_cache::ResultCache;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trodden_corpus::Variant;
+use trodden_corpus::CorpusVariant;
 use trodden_corpus::oracle;
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
 use trodden_corpus::steps::build_trodden;
-use trodden_corpus::{Corpus, Input};
+use trodden_corpus::{Corpus, CorpusInput};
 
 /// Programs measured by default: two compressors, an interpreter, and a C++ program.
 const DEFAULT_PROGRAMS: &[&str] = &["bzip2", "lua", "gzip", "minisat"];
@@ -61,8 +61,8 @@ pub struct BenchOptions {
     #[arg(long)]
     rounds: Option<usize>,
     /// Run whose instructions are counted. Variants guided by a profile of the short run may behave differently in the long one.
-    #[arg(long, value_enum, value_name = "RUN", default_value_t = Input::Train)]
-    instructions_of: Input,
+    #[arg(long, value_enum, value_name = "RUN", default_value_t = CorpusInput::Train)]
+    instructions_of: CorpusInput,
     /// Do not count instructions.
     #[arg(long)]
     no_instructions: bool,
@@ -97,7 +97,7 @@ pub struct BenchOptions {
 /// `--draw` or `--with`, only draws or compares stored results.
 pub fn run(options: &BenchOptions) -> Result<()> {
     if let Some(file) = &options.draw {
-        return draw(file, options.output.as_deref().unwrap_or(Path::new("target/bench")));
+        return draw_chart_of_result(file, options.output.as_deref().unwrap_or(Path::new("target/bench")));
     }
     let old = options.compare.as_deref().map(BenchResult::read).transpose()?;
     let suite = match &options.with {
@@ -118,7 +118,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
     Ok(())
 }
 
-fn draw(file: &Path, folder: &Path) -> Result<()> {
+fn draw_chart_of_result(file: &Path, folder: &Path) -> Result<()> {
     let suite = BenchResult::read(file)?;
     let stem = file.file_stem().map_or_else(|| "result".into(), |stem| folder.join(stem));
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create folder {}", folder.display()))?;
@@ -133,7 +133,7 @@ fn draw(file: &Path, folder: &Path) -> Result<()> {
 }
 
 fn measure_programs(options: &BenchOptions) -> Result<Option<BenchResult>> {
-    packages::ensure(PackagePurpose::Bench)?;
+    packages::ensure_packages_for(PackagePurpose::Bench)?;
     let corpus = Corpus::in_target();
     let programs = corpus.programs(&options.programs)?;
     corpus.ensure_packages(&programs)?;
@@ -155,18 +155,18 @@ fn measure_programs(options: &BenchOptions) -> Result<Option<BenchResult>> {
     print!("{}", table::render_table(&suite));
     files.write(&suite)?;
     eprintln!("wrote {}.json, .md and .svg", files.stem.display());
-    check_result(&suite)?;
+    check_result_is_exact(&suite)?;
     Ok(Some(suite))
 }
 
 /// Builds the tools and oracles, and selects the instruction counter. Also returns the result that is to be resumed, or an empty one.
-fn prepare_bench<'a>(options: &BenchOptions, corpus: &'a Corpus, variants: &[Variant]) -> Result<(Bench<'a>, BenchResult)> {
-    let input = if options.short { Input::Train } else { Input::Ref };
+fn prepare_bench<'a>(options: &BenchOptions, corpus: &'a Corpus, variants: &[CorpusVariant]) -> Result<(BenchRunner<'a>, BenchResult)> {
+    let input = if options.short { CorpusInput::Train } else { CorpusInput::Ref };
     let rounds = options.rounds.unwrap_or(if options.short { 3 } else { 7 });
     if rounds == 0 {
         bail!("--rounds must be at least 1");
     }
-    let with_trodden = variants.iter().any(Variant::is_trodden);
+    let with_trodden = variants.iter().any(CorpusVariant::is_trodden);
     if with_trodden {
         build_trodden()?;
     }
@@ -175,7 +175,7 @@ fn prepare_bench<'a>(options: &BenchOptions, corpus: &'a Corpus, variants: &[Var
     let ready = variants.iter().map(PreparedVariant::from_variant).collect();
     let cache = ResultCache::in_file(&corpus.folder().join("known.json"));
     let counted = options.instructions_of;
-    let bench = Bench { corpus, variants: ready, input, rounds, counter, counted, oracle, rebuild: options.rebuild, cache };
+    let bench = BenchRunner { corpus, variants: ready, input, rounds, counter, counted, oracle, rebuild: options.rebuild, cache };
     let new = BenchResult {
         schema_version: SCHEMA_VERSION,
         date: steps::output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned(),
@@ -188,12 +188,12 @@ fn prepare_bench<'a>(options: &BenchOptions, corpus: &'a Corpus, variants: &[Var
         variants: variants.iter().map(|v| VariantInfo { name: v.name(), about: v.about(), base: v.base().map(|b| b.name()) }).collect(),
         rows: Vec::new(),
     };
-    let suite = options.resume.as_deref().map_or(Ok(new.clone()), |file| read_resumed(file, &new))?;
+    let suite = options.resume.as_deref().map_or(Ok(new.clone()), |file| read_result_to_resume(file, &new))?;
     Ok((bench, suite))
 }
 
 /// Reads an interrupted result. Fails if it was measured with different settings, on a different machine or at a different commit.
-fn read_resumed(file: &Path, new: &BenchResult) -> Result<BenchResult> {
+fn read_result_to_resume(file: &Path, new: &BenchResult) -> Result<BenchResult> {
     let old = BenchResult::read(file)?;
     let same = old.input == new.input
         && old.instructions_input == new.instructions_input
@@ -214,15 +214,15 @@ fn read_resumed(file: &Path, new: &BenchResult) -> Result<BenchResult> {
 }
 
 /// Returns the plain build, followed by the requested variants, each after its base.
-fn resolve_variants(asked: &[String]) -> Result<Vec<Variant>> {
+fn resolve_variants(asked: &[String]) -> Result<Vec<CorpusVariant>> {
     let names: Vec<String> = if asked.iter().any(|n| n == "all") {
-        Variant::names().into_iter().map(str::to_owned).chain(asked.to_vec()).collect()
+        CorpusVariant::names().into_iter().map(str::to_owned).chain(asked.to_vec()).collect()
     } else {
         asked.to_vec()
     };
-    let mut all = vec![Variant::plain()];
+    let mut all = vec![CorpusVariant::plain()];
     for name in names.iter().filter(|n| *n != "all") {
-        let variant = Variant::parse(name)?;
+        let variant = CorpusVariant::parse(name)?;
         for one in variant.base().into_iter().chain([variant]) {
             if !all.contains(&one) {
                 all.push(one);
@@ -260,7 +260,7 @@ impl ResultFiles {
 }
 
 /// Fails if outputs differ, counts are wrong, or a build or run failed.
-fn check_result(suite: &BenchResult) -> Result<()> {
+fn check_result_is_exact(suite: &BenchResult) -> Result<()> {
     for row in &suite.rows {
         let Some(figures) = row.figures() else { continue };
         if !figures.same_output {
@@ -291,14 +291,14 @@ pub fn describe_machine() -> BenchMachine {
 mod tests {
     use super::*;
 
-    fn names(asked: &[&str]) -> Vec<String> {
-        resolve_variants(&asked.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>()).unwrap().iter().map(Variant::name).collect()
+    fn to_strings(asked: &[&str]) -> Vec<String> {
+        resolve_variants(&asked.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>()).unwrap().iter().map(CorpusVariant::name).collect()
     }
 
     #[test]
     fn base_precedes_its_variants_and_is_listed_once() {
-        assert_eq!(names(&["gcc-coverage", "plain", "trodden"]), ["plain", "gcc", "gcc-coverage", "trodden"]);
-        assert_eq!(names(&["all", "trodden:chords=off"]).len(), Variant::names().len() + 1);
+        assert_eq!(to_strings(&["gcc-coverage", "plain", "trodden"]), ["plain", "gcc", "gcc-coverage", "trodden"]);
+        assert_eq!(to_strings(&["all", "trodden:chords=off"]).len(), CorpusVariant::names().len() + 1);
         assert!(resolve_variants(&["nothing".into()]).is_err());
     }
 
@@ -307,8 +307,8 @@ mod tests {
         let suite = result::tests::create_result(&[("a", "plain", &[1.0], 1)]);
         let file = std::env::temp_dir().join(format!("trodden-lab-resume-{}.json", std::process::id()));
         std::fs::write(&file, serde_json::to_string(&suite).unwrap()).unwrap();
-        let same = read_resumed(&file, &BenchResult { rows: Vec::new(), ..suite.clone() });
-        let other = read_resumed(&file, &BenchResult { rounds: 3, ..suite.clone() });
+        let same = read_result_to_resume(&file, &BenchResult { rows: Vec::new(), ..suite.clone() });
+        let other = read_result_to_resume(&file, &BenchResult { rounds: 3, ..suite.clone() });
         std::fs::remove_file(&file).unwrap();
         assert_eq!(same.unwrap(), suite);
         assert!(other.unwrap_err().to_string().contains("5 rounds"));

@@ -15,16 +15,16 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use trodden_corpus::Corpus;
-use trodden_corpus::Variant;
+use trodden_corpus::CorpusVariant;
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
 use trodden_corpus::steps::build_trodden;
 
 /// Names of the builds of the patched program.
-const PATHS_BUILD: &str = "seeded";
+const PATH_PROFILE_BUILD: &str = "seeded";
 const COVERAGE_BUILD: &str = "coverage";
 /// A bug counts as found if its path has at most this rank.
-const MAX_RANK: usize = 3;
+const MAX_RANK_OF_FOUND_BUG: usize = 3;
 
 #[derive(Debug, Args)]
 pub struct BugsOptions {
@@ -38,7 +38,7 @@ pub struct BugsOptions {
     trodden: Option<PathBuf>,
 }
 
-struct Bug {
+struct SeededBug {
     program: &'static str,
     /// The source file and the function that contain the bug.
     place: (&'static str, &'static str),
@@ -55,8 +55,8 @@ struct Bug {
     arguments: fn(&Path, usize, &[&str]) -> Result<Vec<OsString>>,
 }
 
-const BUGS: &[Bug] = &[
-    Bug {
+const SEEDED_BUGS: &[SeededBug] = &[
+    SeededBug {
         program: "gzip",
         place: ("gzip.c", "get_method"),
         definition: "local int get_method(in)",
@@ -65,7 +65,7 @@ const BUGS: &[Bug] = &[
         prepare: write_compressed_files,
         arguments: |_, _, parts| Ok(["-dcv"].iter().chain(parts).map(OsString::from).collect()),
     },
-    Bug {
+    SeededBug {
         program: "lua",
         place: ("src/loslib.c", "os_date"),
         definition: "static int os_date",
@@ -78,7 +78,7 @@ const BUGS: &[Bug] = &[
             write_script(folder, number, &format!("{show}{calls}"))
         },
     },
-    Bug {
+    SeededBug {
         program: "mawk",
         place: ("bi_funct.c", "bi_substr"),
         definition: "\nbi_substr(CELL *sp)",
@@ -117,14 +117,17 @@ struct CoverageComparison {
 /// Runs all bugs, or those of the selected programs. Fails if a program cannot be fetched, built or run; if a bug's path is not ranked high
 /// enough; or if coverage distinguishes failing from passing runs.
 pub fn run(options: &BugsOptions) -> Result<()> {
-    packages::ensure(PackagePurpose::Bench)?;
+    packages::ensure_packages_for(PackagePurpose::Bench)?;
     let trodden = match &options.trodden {
         Some(trodden) => std::path::absolute(trodden)?,
         None => build_trodden()?.join("trodden"),
     };
     let corpus = options.folder.as_deref().map_or_else(Corpus::in_target, Corpus::in_folder);
-    if let Some(unknown) = options.programs.iter().find(|p| BUGS.iter().all(|b| b.program != p.as_str())) {
-        bail!("no bug is known for program {unknown}. Choose from {}", BUGS.iter().map(|b| b.program).collect::<Vec<_>>().join(", "));
+    if let Some(unknown) = options.programs.iter().find(|p| SEEDED_BUGS.iter().all(|b| b.program != p.as_str())) {
+        bail!(
+            "no bug is known for program {unknown}. Choose from {}",
+            SEEDED_BUGS.iter().map(|b| b.program).collect::<Vec<_>>().join(", ")
+        );
     }
     println!(
         "| program | function | failing, passing runs | lines covered by failing, passing runs | branches | best Ochiai of a line, a \
@@ -132,11 +135,11 @@ pub fn run(options: &BugsOptions) -> Result<()> {
     );
     println!("|---|---|---|---|---|---|---|---|---|");
     let mut wrong = Vec::new();
-    for bug in BUGS.iter().filter(|b| options.programs.is_empty() || options.programs.iter().any(|p| p == b.program)) {
+    for bug in SEEDED_BUGS.iter().filter(|b| options.programs.is_empty() || options.programs.iter().any(|p| p == b.program)) {
         let outcome = locate_bug(&corpus, bug, &trodden).with_context(|| format!("cannot measure the bug in {}", bug.program))?;
         println!("{}", format_row(bug, &outcome));
-        if outcome.path.is_none_or(|(rank, ..)| rank > MAX_RANK) {
-            wrong.push(format!("{}: the path is not among the top {MAX_RANK}", bug.program));
+        if outcome.path.is_none_or(|(rank, ..)| rank > MAX_RANK_OF_FOUND_BUG) {
+            wrong.push(format!("{}: the path is not among the top {MAX_RANK_OF_FOUND_BUG}", bug.program));
         }
         if !outcome.lines.is_equal || !outcome.branches.is_equal {
             wrong.push(format!("{}: coverage of failing and passing runs differs", bug.program));
@@ -146,7 +149,7 @@ pub fn run(options: &BugsOptions) -> Result<()> {
     Ok(())
 }
 
-fn format_row(bug: &Bug, outcome: &BugOutcome) -> String {
+fn format_row(bug: &SeededBug, outcome: &BugOutcome) -> String {
     let covered = |c: &CoverageComparison| format!("{}, {}: {}", c.failing, c.passing, if c.is_equal { "equal" } else { "different" });
     let path = outcome.path.map_or("not found | - | -".into(), |(rank, ochiai, tied)| format!("{rank} | {ochiai:.3} | {tied}"));
     format!(
@@ -163,27 +166,31 @@ fn format_row(bug: &Bug, outcome: &BugOutcome) -> String {
     )
 }
 
-fn locate_bug(corpus: &Corpus, bug: &Bug, trodden: &Path) -> Result<BugOutcome> {
+fn locate_bug(corpus: &Corpus, bug: &SeededBug, trodden: &Path) -> Result<BugOutcome> {
     corpus.ensure_packages(&[bug.program.to_owned()])?;
     corpus.fetch(bug.program)?;
-    corpus.build_once(bug.program, &Variant::plain())?;
+    corpus.build_once(bug.program, &CorpusVariant::plain())?;
     let seeded = Corpus::in_folder(&corpus.folder().join("bugs"));
     let source = copy_and_patch(corpus, &seeded, bug.program)?;
-    build(&seeded, bug.program, trodden)?;
+    build_seeded_program(&seeded, bug.program, trodden)?;
     let work = seeded.folder().join("runs").join(bug.program);
     let _ = fs::remove_dir_all(&work);
     fs::create_dir_all(&work).with_context(|| format!("cannot create folder {}", work.display()))?;
-    let plain = corpus.program(bug.program, &Variant::plain());
+    let plain = corpus.program(bug.program, &CorpusVariant::plain());
     (bug.prepare)(&plain, &work)?;
     let binary = |build: &str| seeded.folder().join("bin").join(build).join(bug.program);
     let (mut failed, mut coverage) = (Vec::new(), Vec::new());
-    for (number, parts) in compose_runs(&bug.parts).iter().enumerate() {
+    for (number, parts) in compose_run_arguments(&bug.parts).iter().enumerate() {
         let arguments = (bug.arguments)(&work, number, parts)?;
         let result = |output: &Output| (output.status.code(), output.stdout.clone(), output.stderr.clone());
         let expected = result(&subject_command(&plain, &arguments, &work).output()?);
         let profile = format!("{number}.trodden");
         let mut record = Command::new(trodden);
-        record.args(["record", "--no-store", "-o", &profile, "--"]).arg(binary(PATHS_BUILD)).args(&arguments).env("TRODDEN_QUIET", "1");
+        record
+            .args(["record", "--no-store", "-o", &profile, "--"])
+            .arg(binary(PATH_PROFILE_BUILD))
+            .args(&arguments)
+            .env("TRODDEN_QUIET", "1");
         let actual = result(&with_working_folder(record, &work).output().context("cannot run trodden")?);
         ensure!(fs::exists(work.join(&profile))?, "run {number} wrote no profile: {}", String::from_utf8_lossy(&actual.2));
         failed.push(actual != expected);
@@ -215,20 +222,20 @@ fn copy_and_patch(corpus: &Corpus, seeded: &Corpus, program: &str) -> Result<Pat
     Ok(to)
 }
 
-fn build(seeded: &Corpus, program: &str, trodden: &Path) -> Result<()> {
+fn build_seeded_program(seeded: &Corpus, program: &str, trodden: &Path) -> Result<()> {
     let drivers = seeded.folder().join("drivers");
     steps::output(Command::new(trodden).arg("drivers").arg(&drivers))?;
     let own = |name: &str| drivers.join(name).into_os_string();
     let store = seeded.folder().join("store").into_os_string();
     let paths = [("CC", own("trodden-cc")), ("CXX", own("trodden-c++")), ("TRODDEN_CACHE", store), ("TRODDEN_QUIET", "1".into())];
-    seeded.build_as(PATHS_BUILD, program, &paths)?;
+    seeded.build_as(PATH_PROFILE_BUILD, program, &paths)?;
     let flags = "-O0 -g -fprofile-instr-generate -fcoverage-mapping";
     seeded.build_as(COVERAGE_BUILD, program, &[("CFLAGS", flags.into()), ("LDFLAGS", "-fprofile-instr-generate".into())])
 }
 
 /// Composes runs from the four parts. Each run has the first three parts in some order, and also the fourth part if it is to fail, or else
 /// one of the first three parts again.
-fn compose_runs<'a>(parts: &[&'a str; 4]) -> Vec<Vec<&'a str>> {
+fn compose_run_arguments<'a>(parts: &[&'a str; 4]) -> Vec<Vec<&'a str>> {
     let mut runs = Vec::new();
     for fourth in 0..4 {
         let all = [0, 1, 2, fourth];
@@ -303,7 +310,7 @@ fn compare_coverage<'a>(failed: &[bool], coverage: impl Iterator<Item = &'a Code
 }
 
 /// Returns the rank of the first path through both branches, its Ochiai score, and the number of paths with the same score.
-fn rank_path(trodden: &Path, work: &Path, failed: &[bool], bug: &Bug, sources: &Path) -> Result<Option<(usize, f64, usize)>> {
+fn rank_path(trodden: &Path, work: &Path, failed: &[bool], bug: &SeededBug, sources: &Path) -> Result<Option<(usize, f64, usize)>> {
     let text = String::from_utf8_lossy(&fs::read(sources.join(bug.place.0))?).into_owned();
     let body = text.find(bug.definition).with_context(|| format!("cannot find function {1} in {0}", bug.place.0, bug.place.1))?;
     let lines = |mark: &str| -> Result<RangeInclusive<u64>> {
@@ -364,7 +371,7 @@ mod tests {
 
     #[test]
     fn runs_contain_the_first_three_parts_and_few_fail() {
-        let all = compose_runs(&["a", "b", "c", "d"]);
+        let all = compose_run_arguments(&["a", "b", "c", "d"]);
         assert!(all.iter().all(|run| ["a", "b", "c"].iter().all(|p| run.contains(p))));
         let failing = all.iter().filter(|r| r.contains(&"d")).count();
         assert!(failing == 8 && all.len() > 2 * failing, "{} of {}", failing, all.len());

@@ -19,12 +19,12 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use table::{ComparedTimes, CopiesResults, CopiesRow, CopiesTimes, Setting};
-use trodden_corpus::Variant;
+use table::{ComparedTimes, CopiesResults, CopiesRow, CopiesSetting, CopiesTimes};
+use trodden_corpus::CorpusVariant;
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
 use trodden_corpus::steps::build_laboratory;
-use trodden_corpus::{Corpus, Input};
+use trodden_corpus::{Corpus, CorpusInput};
 
 /// Programs measured by default. Their runs are deterministic.
 const DEFAULT_PROGRAMS: &[&str] = &["gzip", "bzip2", "mawk", "minisat", "hmmer", "sqlite"];
@@ -46,8 +46,8 @@ pub struct CopiesOptions {
     /// Corpus programs [default: gzip, bzip2, mawk, minisat, hmmer, sqlite].
     programs: Vec<String>,
     /// Run to count.
-    #[arg(long, value_enum, default_value_t = Input::Train)]
-    input: Input,
+    #[arg(long, value_enum, default_value_t = CorpusInput::Train)]
+    input: CorpusInput,
     /// Numbers of copies to try.
     #[arg(long, value_name = "K", default_value = "2,4,8", value_delimiter = ',')]
     copies: Vec<u32>,
@@ -87,7 +87,7 @@ enum CopyEngine {
 
 pub fn run(options: &CopiesOptions) -> Result<()> {
     ensure!(options.engine == CopyEngine::Slurm || !options.lose_node, "--lose-node requires --engine slurm");
-    packages::ensure(PackagePurpose::Corpus)?;
+    packages::ensure_packages_for(PackagePurpose::Corpus)?;
     if options.engine == CopyEngine::Slurm {
         packages::ensure_packages(&["slurmctld", "slurmd", "slurm-client", "munge"].map(str::to_owned))?;
     }
@@ -128,7 +128,7 @@ fn run_missing_settings(
     }
     let mut subject = None;
     for (&copies, strategy) in options.copies.iter().flat_map(|copies| options.strategy.iter().map(move |s| (copies, s))) {
-        let setting = Setting {
+        let setting = CopiesSetting {
             program: program.to_owned(),
             strategy: strategy.clone(),
             copies,
@@ -170,7 +170,7 @@ impl<'a> CopiesSubject<'a> {
     fn prepare(corpus: &'a Corpus, name: &'a str, trodden: &'a Path, options: &CopiesOptions) -> Result<CopiesSubject<'a>> {
         corpus.fetch(name)?;
         corpus.create_inputs(name)?;
-        corpus.build_once(name, &Variant::trodden())?;
+        corpus.build_once(name, &CorpusVariant::trodden())?;
         let folder = std::path::absolute(corpus.folder().join("copies").join(name))?;
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot create folder {}", folder.display()))?;
         let mut subject = CopiesSubject { corpus, name, trodden, folder, output_sum: String::new(), sequential: None };
@@ -191,7 +191,7 @@ impl<'a> CopiesSubject<'a> {
     }
 
     fn program_path(&self) -> PathBuf {
-        self.corpus.program(self.name, &Variant::trodden())
+        self.corpus.program(self.name, &CorpusVariant::trodden())
     }
 
     fn profile_path(&self) -> PathBuf {
@@ -199,7 +199,7 @@ impl<'a> CopiesSubject<'a> {
     }
 
     fn record(&self, arguments: &str, options: &CopiesOptions) -> Result<String> {
-        self.corpus.run(self.name, &Variant::trodden(), options.input, &build_record_command(self.trodden, arguments))
+        self.corpus.run(self.name, &CorpusVariant::trodden(), options.input, &build_record_command(self.trodden, arguments))
     }
 
     /// Returns the arguments of `record` for copies, and the file to which it writes their costs.
@@ -218,7 +218,7 @@ impl<'a> CopiesSubject<'a> {
     }
 
     /// Measures what is missing in the row of a setting. `known` is the row so far, or `None` if there is none.
-    fn measure_row(&mut self, setting: Setting, known: Option<CopiesRow>, options: &CopiesOptions) -> Result<CopiesRow> {
+    fn measure_row(&mut self, setting: CopiesSetting, known: Option<CopiesRow>, options: &CopiesOptions) -> Result<CopiesRow> {
         let (copies, strategy) = (setting.copies, setting.strategy.clone());
         let mut row = match known {
             Some(row) => row,
@@ -231,7 +231,7 @@ impl<'a> CopiesSubject<'a> {
         Ok(row)
     }
 
-    fn measure_hits(&mut self, setting: Setting, options: &CopiesOptions) -> Result<CopiesRow> {
+    fn measure_hits(&mut self, setting: CopiesSetting, options: &CopiesOptions) -> Result<CopiesRow> {
         let [sequential_hits, sequential_label_hits] = self.measure_sequential(options)?;
         let (arguments, costs) = self.record_arguments(setting.copies, &setting.strategy);
         let counting = format!("{arguments} --baseline --count-hits");
@@ -244,7 +244,7 @@ impl<'a> CopiesSubject<'a> {
         }
         let counted = read_json(&costs)?;
         let [hits, label_hits] = max_counted_hits(&counted)?;
-        let attempts = each_copy(&counted).map(|c| number_field(c, "attempts")).collect::<Result<Vec<_>>>()?;
+        let attempts = copies_in_json(&counted).map(|c| number_field(c, "attempts")).collect::<Result<Vec<_>>>()?;
         Ok(CopiesRow {
             setting,
             hits,
@@ -268,7 +268,7 @@ impl<'a> CopiesSubject<'a> {
             for (kind, [of_copy, plain, sequential]) in
                 [["wall_ns", "plain_ns", "sequential_ns"], ["cpu_ns", "plain_cpu_ns", "sequential_cpu_ns"]].into_iter().enumerate()
             {
-                for (at, copy) in each_copy(&costs).enumerate() {
+                for (at, copy) in copies_in_json(&costs).enumerate() {
                     each[kind].resize(each[kind].len().max(at + 1), f64::INFINITY);
                     lower(&mut each[kind][at], number_field(copy, of_copy)?);
                 }
@@ -296,7 +296,7 @@ impl<'a> CopiesSubject<'a> {
             let arguments = format!("{arguments} --engine slurm --work {}", work.display());
             let runner =
                 format!("env SLURM_CONF={} {}", cluster.configuration_file().display(), build_record_command(self.trodden, &arguments));
-            let output_sum = self.corpus.run(self.name, &Variant::trodden(), options.input, &runner);
+            let output_sum = self.corpus.run(self.name, &CorpusVariant::trodden(), options.input, &runner);
             is_done.store(true, Ordering::Relaxed);
             let lost = node_killer.map(|l| l.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).transpose()?;
             match (output_sum, lost) {
@@ -337,14 +337,14 @@ fn number_field(of: &Value, name: &str) -> Result<f64> {
     of[name].as_f64().with_context(|| format!("the cost file has no field `{name}`"))
 }
 
-fn each_copy(costs: &Value) -> impl Iterator<Item = &Value> {
+fn copies_in_json(costs: &Value) -> impl Iterator<Item = &Value> {
     costs["copies"].as_array().into_iter().flatten()
 }
 
 /// Returns the numbers of hits in the copy that counted most: all hits, and hits of labels only.
 fn max_counted_hits(costs: &Value) -> Result<[f64; 2]> {
     let mut max = [0.0f64; 2];
-    for copy in each_copy(costs) {
+    for copy in copies_in_json(costs) {
         for (at, max) in max.iter_mut().enumerate() {
             *max = max.max(copy["counted"][at].as_f64().context("a copy reported no hits")?);
         }

@@ -4,7 +4,7 @@
 //! table and a chart. The delta of a numbering is the span of the executed paths' numbers divided by the number of executed paths. Programs
 //! count in hash tables, so that no paths have to be cut. `trodden-oracle delta` measures the spans.
 
-use crate::experiments::bench::plot::{Area, DrawResult};
+use crate::experiments::bench::plot::{ChartArea, DrawResult};
 use crate::experiments::bench::statistics::geometric_mean;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
@@ -17,14 +17,14 @@ use trodden_corpus::interesting::InterestingBuilds;
 use trodden_corpus::oracle::build_oracle;
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
-use trodden_corpus::{Corpus, Input};
+use trodden_corpus::{Corpus, CorpusInput};
 
 const DEFAULT_PROGRAMS: &[&str] = &["gzip", "bzip2", "lua", "minisat", "mawk", "hmmer"];
 const PUBLISHED_COLOUR: RGBColor = RGBColor(213, 94, 0);
 const SEARCHED_COLOUR: RGBColor = RGBColor(0, 114, 178);
 const INK_COLOUR: RGBColor = RGBColor(40, 40, 40);
 const FAINT_COLOUR: RGBColor = RGBColor(222, 222, 222);
-const FONT: &str = "sans-serif";
+const FONT_FAMILY: &str = "sans-serif";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -34,8 +34,8 @@ pub struct DeltaOptions {
     /// Corpus programs [default: gzip, bzip2, lua, minisat, mawk, hmmer].
     programs: Vec<String>,
     /// Run whose executed paths are numbered.
-    #[arg(long, value_enum, default_value_t = Input::Train)]
-    input: Input,
+    #[arg(long, value_enum, default_value_t = CorpusInput::Train)]
+    input: CorpusInput,
     /// Time limit of the search for the smallest span of a function, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     limit_ms: u64,
@@ -59,7 +59,7 @@ struct DeltaRow {
 }
 
 impl DeltaRow {
-    fn delta(&self, span: Option<u64>) -> Option<f64> {
+    fn delta_of_span(&self, span: Option<u64>) -> Option<f64> {
         span.map(|span| span as f64 / self.paths as f64)
     }
 
@@ -70,7 +70,7 @@ impl DeltaRow {
 }
 
 pub fn run(options: &DeltaOptions) -> Result<()> {
-    packages::ensure(PackagePurpose::Bench)?;
+    packages::ensure_packages_for(PackagePurpose::Bench)?;
     let oracle = build_oracle()?;
     let corpus = Corpus::in_target();
     let programs = corpus.prepare(&options.programs, DEFAULT_PROGRAMS)?;
@@ -90,7 +90,7 @@ pub fn run(options: &DeltaOptions) -> Result<()> {
 }
 
 fn measure_program(corpus: &Corpus, program: &str, options: &DeltaOptions, oracle: &Path) -> Result<Vec<DeltaRow>> {
-    let stored = steps::process_file("delta", "trodden");
+    let stored = steps::path_for_process("delta", "trodden");
     InterestingBuilds::prepare(corpus, program, options.input)?.run_in_tables(corpus, &stored)?;
     let limits = ["--limit-ms".to_owned(), options.limit_ms.to_string(), "--total-s".to_owned(), options.total_s.to_string()];
     let output = steps::output(Command::new(oracle).arg("delta").arg(&stored).args(limits));
@@ -123,8 +123,8 @@ fn append_row(text: &mut String, program: &str, rows: &[&DeltaRow]) {
     let share = |is: &dyn Fn(&DeltaRow) -> bool| {
         format!("{:.1} %", 100.0 * rows.iter().filter(|r| is(r)).count() as f64 / rows.len().max(1) as f64)
     };
-    let at_most = |limit: f64, span: fn(&DeltaRow) -> Option<u64>| share(&|r| r.delta(span(r)).is_some_and(|d| d <= limit));
-    let largest = |span: fn(&DeltaRow) -> Option<u64>| rows.iter().filter_map(|r| r.delta(span(r))).fold(0.0, f64::max);
+    let at_most = |limit: f64, span: fn(&DeltaRow) -> Option<u64>| share(&|r| r.delta_of_span(span(r)).is_some_and(|d| d <= limit));
+    let largest = |span: fn(&DeltaRow) -> Option<u64>| rows.iter().filter_map(|r| r.delta_of_span(span(r))).fold(0.0, f64::max);
     let ratios: Vec<f64> = rows.iter().filter_map(|r| r.ratio()).collect();
     let _ = writeln!(
         text,
@@ -164,11 +164,11 @@ fn power_label(value: &f64) -> String {
 }
 
 /// Draws figure 3.17: span against number of paths.
-fn draw_spans(area: &Area, rows: &[&DeltaRow]) -> DrawResult {
+fn draw_spans(area: &ChartArea, rows: &[&DeltaRow]) -> DrawResult {
     let max = rows.iter().filter_map(|r| r.published).max().unwrap_or(1).max(10) as f64 * 1.5;
     let paths = rows.iter().map(|r| r.paths).max().unwrap_or(1).max(10) as f64 * 1.5;
     let mut canvas = ChartBuilder::on(area)
-        .caption("Span of the numbers against executed paths", (FONT, 16))
+        .caption("Span of the numbers against executed paths", (FONT_FAMILY, 16))
         .margin(12)
         .x_label_area_size(38)
         .y_label_area_size(58)
@@ -201,13 +201,13 @@ fn draw_spans(area: &Area, rows: &[&DeltaRow]) -> DrawResult {
 }
 
 /// Draws figure 3.18: Ball-Larus delta over preferential delta, with functions sorted by ratio.
-fn draw_ratios(area: &Area, rows: &[&DeltaRow]) -> DrawResult {
+fn draw_ratios(area: &ChartArea, rows: &[&DeltaRow]) -> DrawResult {
     let mut ratios: Vec<f64> = rows.iter().filter_map(|r| r.ratio()).collect();
     ratios.sort_by(f64::total_cmp);
     let max = ratios.last().copied().unwrap_or(1.0).max(10.0) * 2.0;
     let min = ratios.first().copied().unwrap_or(1.0).min(0.5);
     let mut canvas = ChartBuilder::on(area)
-        .caption("Ball-Larus delta over ppp's", (FONT, 16))
+        .caption("Ball-Larus delta over ppp's", (FONT_FAMILY, 16))
         .margin(12)
         .x_label_area_size(38)
         .y_label_area_size(58)
@@ -241,7 +241,7 @@ mod tests {
             proven,
         };
         let all = vec![("one", vec![row(1, "1", 1, 1, true), row(10, "4000", 20, 15, false)])];
-        let options = DeltaOptions { programs: vec![], input: Input::Train, limit_ms: 5, total_s: 5, output: None };
+        let options = DeltaOptions { programs: vec![], input: CorpusInput::Train, limit_ms: 5, total_s: 5, output: None };
         let text = render_table(&all, &options);
         assert!(text.contains("| one | 2 | 11 | 50.0 % | 50.0 % | 50.0 % | 50.0 % | 50.0 % | 2.0 | 1.5 | 14.1 | 2.000e2 |"), "{text}");
         let svg = draw_charts(&all).unwrap();

@@ -9,7 +9,7 @@ mod branches;
 mod short;
 
 use crate::experiments::bench::instructions::InstructionCounter;
-use crate::experiments::bench::statistics::{Spread, geometric_mean};
+use crate::experiments::bench::statistics::{MedianAndRange, geometric_mean};
 use crate::experiments::bench::usage;
 use crate::experiments::show_progress;
 use anyhow::{Context, Result, bail};
@@ -18,18 +18,18 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trodden_corpus::Variant;
+use trodden_corpus::CorpusVariant;
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
 use trodden_corpus::steps::build_trodden;
-use trodden_corpus::{Corpus, Input, script};
+use trodden_corpus::{Corpus, CorpusInput, script};
 
 /// Programs measured by default: dynamic programming, two compressors, an interpreter, a solver in C++, and a database.
 const DEFAULT_PROGRAMS: &[&str] = &["hmmer", "bzip2", "lua", "gzip", "minisat", "sqlite"];
 /// Name of the folder and of the profile in both builds with an edge profile.
-const SHARED_NAME: &str = "pgo";
+const SHARED_BUILD_NAME: &str = "pgo";
 /// Name of the build in which `trodden pgo` works.
-const WORK_BUILD: &str = "pgo-work";
+const INTERMEDIATE_BUILD: &str = "pgo-work";
 /// Measured builds: without a profile, with clang's profile, with the derived profile, by `trodden pgo` with edges only, and by `trodden
 /// pgo` with paths.
 const BUILDS: [&str; BUILD_COUNT] = ["plain", "pgo-clang", "pgo-edges", "pgo-trodden-edges", "pgo-trodden"];
@@ -58,7 +58,7 @@ pub struct PgoOptions {
 
 struct PgoRow {
     program: String,
-    user: [Spread; BUILD_COUNT],
+    user: [MedianAndRange; BUILD_COUNT],
     instructions: Option<[u64; BUILD_COUNT]>,
     /// Instructions of the profiling runs, by clang's and by trodden's instrumentation.
     profiling: Option<[u64; 2]>,
@@ -74,7 +74,7 @@ struct CounterAgreement {
 
 /// Builds and measures the programs, and prints a table. Fails if the output of a build differs from that of the plain build.
 pub fn run(options: &PgoOptions) -> Result<()> {
-    packages::ensure(PackagePurpose::Bench)?;
+    packages::ensure_packages_for(PackagePurpose::Bench)?;
     build_trodden()?;
     let corpus = options.folder.as_deref().map_or_else(Corpus::in_target, Corpus::in_folder);
     let programs = corpus.programs(&options.programs)?;
@@ -103,7 +103,7 @@ pub fn run(options: &PgoOptions) -> Result<()> {
 fn measure_row(corpus: &Corpus, program: &str, rounds: usize, counter: Option<InstructionCounter>) -> Result<PgoRow> {
     corpus.fetch(program)?;
     corpus.create_inputs(program)?;
-    corpus.build_once(program, &Variant::plain())?;
+    corpus.build_once(program, &CorpusVariant::plain())?;
     let work = corpus.folder().join("pgo").join(program);
     let _ = fs::remove_dir_all(&work);
     fs::create_dir_all(&work).with_context(|| format!("cannot create folder {}", work.display()))?;
@@ -141,9 +141,9 @@ fn binary_path(corpus: &Corpus, build: &str, program: &str) -> PathBuf {
 }
 
 fn profile_by_clang(corpus: &Corpus, program: &str, work: &Path) -> Result<PathBuf> {
-    corpus.build_as("clang-edges", program, &Variant::parse("clang-edges")?.build_environment()?)?;
+    corpus.build_as("clang-edges", program, &CorpusVariant::parse("clang-edges")?.build_environment()?)?;
     let raw = work.join("raw");
-    corpus.run_as("clang-edges", program, Input::Train, "", &[("LLVM_PROFILE_FILE", raw.join("%m.profraw").into())])?;
+    corpus.run_as("clang-edges", program, CorpusInput::Train, "", &[("LLVM_PROFILE_FILE", raw.join("%m.profraw").into())])?;
     let profile = work.join("clang.profdata");
     steps::output(Command::new("llvm-profdata-22").arg("merge").arg(&raw).arg("-o").arg(&profile))?;
     Ok(profile)
@@ -151,12 +151,12 @@ fn profile_by_clang(corpus: &Corpus, program: &str, work: &Path) -> Result<PathB
 
 /// Profiles the short run with trodden, and derives an edge profile from the paths.
 fn profile_by_paths(corpus: &Corpus, program: &str, work: &Path) -> Result<PathBuf> {
-    let mut variables = Variant::trodden().build_environment()?;
+    let mut variables = CorpusVariant::trodden().build_environment()?;
     variables.push(("TRODDEN_INSTRUMENT", "observe=edge-profile".into()));
     corpus.build_as("trodden-pgo", program, &variables)?;
     let counts = work.join("counts");
     fs::create_dir_all(&counts).with_context(|| format!("cannot create folder {}", counts.display()))?;
-    corpus.run_as("trodden-pgo", program, Input::Train, "", &[("TRODDEN_OUTPUT", counts.join("%m.raw").into())])?;
+    corpus.run_as("trodden-pgo", program, CorpusInput::Train, "", &[("TRODDEN_OUTPUT", counts.join("%m.raw").into())])?;
     let (stored, profile) = (work.join("paths.trodden"), work.join("paths.profdata"));
     let trodden = || Command::new(steps::target_folder().join("release/trodden"));
     steps::output(trodden().args(["import", "--no-store", "-o"]).arg(&stored).arg(&counts))?;
@@ -174,16 +174,21 @@ fn build_by_trodden_pgo(corpus: &Corpus, program: &str, build: &str, choices: &s
         words.map(|w: PathBuf| format!("'{}'", w.display())).join(" ")
     };
     let mut command = Command::new(steps::target_folder().join("release/trodden"));
-    command.arg("pgo").arg("--train").arg(recipe(Input::Train.name())).arg("--program").arg(binary_path(corpus, WORK_BUILD, program));
+    command.arg("pgo").arg("--train").arg(recipe(CorpusInput::Train.name())).arg("--program").arg(binary_path(
+        corpus,
+        INTERMEDIATE_BUILD,
+        program,
+    ));
     command.arg("-o").arg(&output);
     // For Rust programs, the compilers are passed only in variables, because build scripts would also use compilers in PATH.
     let only_variables = if corpus.is_rust(program)? { "--only-variables" } else { "" };
     command.env(steps::LABORATORY_VARIABLE, format!("{choices} {only_variables}"));
     command.args(["--", "sh", "-c"]).arg(recipe("build"));
     // `cargo` must be trodden's, although the compilers are not.
-    let builder = Variant::trodden().build_environment()?.into_iter().filter(|(name, _)| ["CARGO_BUILD", "PATH"].contains(name));
-    let variables = Variant::plain().build_environment()?.into_iter().filter(|(name, _)| !["CC", "CXX"].contains(name)).chain(builder);
-    command.envs(variables).env("BUILD", WORK_BUILD).env("TRODDEN_CACHE", corpus.folder().join("store"));
+    let builder = CorpusVariant::trodden().build_environment()?.into_iter().filter(|(name, _)| ["CARGO_BUILD", "PATH"].contains(name));
+    let variables =
+        CorpusVariant::plain().build_environment()?.into_iter().filter(|(name, _)| !["CC", "CXX"].contains(name)).chain(builder);
+    command.envs(variables).env("BUILD", INTERMEDIATE_BUILD).env("TRODDEN_CACHE", corpus.folder().join("store"));
     let messages = steps::error_output(&mut command)?;
     let changed = messages.lines().filter(|l| l.starts_with("trodden: ") && l.contains("% of all instructions)"));
     Ok(changed.map(|l| l.trim_start_matches("trodden: ").to_owned()).collect())
@@ -193,25 +198,25 @@ fn build_by_trodden_pgo(corpus: &Corpus, program: &str, build: &str, choices: &s
 fn build_with_profile(corpus: &Corpus, program: &str, profile: &Path, build: &str) -> Result<()> {
     let shared = corpus.folder().join("pgo").join(format!("{program}.profdata"));
     fs::copy(profile, &shared).with_context(|| format!("cannot write {}", shared.display()))?;
-    let mut variables = Variant::plain().build_environment()?;
+    let mut variables = CorpusVariant::plain().build_environment()?;
     let flags = |v: &OsString| format!("{} -fprofile-use={}", v.to_string_lossy(), shared.display());
     variables.iter_mut().filter(|(name, _)| *name == "CFLAGS").for_each(|(_, v)| *v = flags(v).into());
     variables.push(("RUSTFLAGS", format!("-Cprofile-use={}", shared.display()).into()));
-    corpus.build_as(SHARED_NAME, program, &variables)?;
-    let (from, to) = (binary_path(corpus, SHARED_NAME, program), binary_path(corpus, build, program));
+    corpus.build_as(SHARED_BUILD_NAME, program, &variables)?;
+    let (from, to) = (binary_path(corpus, SHARED_BUILD_NAME, program), binary_path(corpus, build, program));
     fs::create_dir_all(to.parent().unwrap_or(Path::new("/"))).with_context(|| format!("cannot create the folder of {}", to.display()))?;
     fs::copy(&from, &to).with_context(|| format!("cannot write {}", to.display()))?;
     Ok(())
 }
 
 /// Measures the user time of each build's long run. The builds take turns.
-fn measure_times(corpus: &Corpus, program: &str, rounds: usize) -> Result<[Spread; BUILD_COUNT]> {
+fn measure_times(corpus: &Corpus, program: &str, rounds: usize) -> Result<[MedianAndRange; BUILD_COUNT]> {
     let mut seconds: [Vec<f64>; BUILD_COUNT] = Default::default();
     let mut sums: Vec<String> = Vec::new();
     for round in 1..=rounds {
         for (build, seconds) in BUILDS.iter().zip(&mut seconds) {
             show_progress(&format!("round {round} of {rounds}: {program}, {build}"));
-            let (used, sum) = usage::run_measured(|runner| corpus.run_as(build, program, Input::Ref, runner, &[]))?;
+            let (used, sum) = usage::run_measured(|runner| corpus.run_as(build, program, CorpusInput::Ref, runner, &[]))?;
             seconds.push(used.user_s);
             sums.push(sum);
         }
@@ -220,7 +225,7 @@ fn measure_times(corpus: &Corpus, program: &str, rounds: usize) -> Result<[Sprea
     if sums.windows(2).any(|pair| pair[0] != pair[1]) {
         bail!("{program}: the output of a build with a profile differs from the output of the plain build");
     }
-    Ok(seconds.map(|of| Spread::from_values(&of)))
+    Ok(seconds.map(|of| MedianAndRange::from_values(&of)))
 }
 
 /// Counts the instructions of the short run. Runs a stripped copy, because valgrind cannot read clang's debug information.
@@ -233,7 +238,7 @@ fn count_instructions(corpus: &Corpus, program: &str, build: &str, counter: Inst
     let log = corpus.folder().join("pgo").join("instructions.log");
     let _ = fs::remove_file(&log);
     let nowhere = [("LLVM_PROFILE_FILE", OsString::from("/dev/null"))];
-    corpus.run_as(&stripped, program, Input::Train, &counter.command_prefix(&log), &nowhere)?;
+    corpus.run_as(&stripped, program, CorpusInput::Train, &counter.command_prefix(&log), &nowhere)?;
     show_progress("");
     let text = fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))?;
     counter

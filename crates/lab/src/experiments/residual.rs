@@ -13,17 +13,17 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trodden_corpus::Variant;
+use trodden_corpus::CorpusVariant;
 use trodden_corpus::oracle::{build_oracle, trodden};
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
-use trodden_corpus::{Corpus, Input};
+use trodden_corpus::{Corpus, CorpusInput};
 
 /// Programs measured by default. Each builds within minutes.
 const DEFAULT_PROGRAMS: &[&str] =
     &["gzip", "bzip2", "mawk", "minisat", "hmmer", "zstd", "lua", "linkgrammar", "quickjs", "sqlite", "gnugo", "x264"];
 /// Builds whose size is compared with that of the plain build.
-const SIZED_BUILDS: [&str; 4] = ["trodden", "ppp", "known-table", "residual"];
+const BUILDS_WITH_MEASURED_SIZE: [&str; 4] = ["trodden", "ppp", "known-table", "residual"];
 
 const SCHEMA_VERSION: u32 = 3;
 
@@ -115,7 +115,7 @@ struct ResidualResults {
 
 /// Measures the programs, and prints tables. Fails if `trodden` and the oracle disagree.
 pub fn run(options: &ResidualOptions) -> Result<()> {
-    packages::ensure(PackagePurpose::Bench)?;
+    packages::ensure_packages_for(PackagePurpose::Bench)?;
     let oracle = build_oracle()?;
     let corpus = Corpus::in_target();
     let programs = corpus.prepare(&options.programs, DEFAULT_PROGRAMS)?;
@@ -169,8 +169,8 @@ struct ResidualSubject<'a> {
 impl<'a> ResidualSubject<'a> {
     fn prepare(corpus: &'a Corpus, program: &'a str, oracle: &'a Path) -> Result<ResidualSubject<'a>> {
         corpus.fetch(program)?;
-        corpus.build_once(program, &Variant::plain())?;
-        corpus.build_once(program, &Variant::trodden())?;
+        corpus.build_once(program, &CorpusVariant::plain())?;
+        corpus.build_once(program, &CorpusVariant::trodden())?;
         corpus.create_inputs(program)?;
         let folder = std::path::absolute(corpus.folder().join("residual").join(program))
             .context("cannot determine the current folder. Change to an existing folder")?;
@@ -179,15 +179,15 @@ impl<'a> ResidualSubject<'a> {
     }
 
     fn measure_row(&self) -> Result<ResidualRow> {
-        let full = Variant::trodden().folder();
-        let tests = self.record_profile(&full, Input::Train, "train")?;
-        let field = self.record_profile(&full, Input::Ref, "ref")?;
+        let full = CorpusVariant::trodden().folder();
+        let tests = self.record_profile(&full, CorpusInput::Train, "train")?;
+        let field = self.record_profile(&full, CorpusInput::Ref, "ref")?;
         let untested = self.compare_with_oracle(&[&tests], &field)?;
         let residual_build = self.check_residual_build(&tests, &field)?;
         let suite = match self.corpus.suite_runs(self.program)? {
             0 => None,
             runs => {
-                let suite = self.record_profile(&full, Input::Suite, "suite")?;
+                let suite = self.record_profile(&full, CorpusInput::Suite, "suite")?;
                 Some(SuiteFigures { runs, untested: self.compare_with_oracle(&[&tests, &suite], &field)? })
             }
         };
@@ -201,7 +201,7 @@ impl<'a> ResidualSubject<'a> {
     }
 
     /// Runs a build, and stores its counts as a profile.
-    fn record_profile(&self, build: &str, input: Input, name: &str) -> Result<PathBuf> {
+    fn record_profile(&self, build: &str, input: CorpusInput, name: &str) -> Result<PathBuf> {
         let counts = self.folder.join(name);
         if counts.exists() {
             std::fs::remove_dir_all(&counts).with_context(|| format!("cannot remove {}", counts.display()))?;
@@ -255,7 +255,7 @@ impl<'a> ResidualSubject<'a> {
     /// all.
     fn check_residual_build(&self, tests: &Path, field: &Path) -> Result<ResidualBuild> {
         let counted =
-            self.record_profile(&self.reinstrument("residual", "", &["--residual".as_ref(), tests.as_ref()])?, Input::Ref, "field")?;
+            self.record_profile(&self.reinstrument("residual", "", &["--residual".as_ref(), tests.as_ref()])?, CorpusInput::Ref, "field")?;
         let of = |field: &Path| -> Result<(String, String)> {
             let reported = untested_summary(trodden().arg("untested").arg(field).arg("--known").arg(tests))?;
             Ok((format_number(&reported["untested_paths"]), format_number(&reported["untested_executions"])))
@@ -264,7 +264,7 @@ impl<'a> ResidualSubject<'a> {
         if of(&counted)? == expected {
             return Ok(ResidualBuild::Equal);
         }
-        let again = of(&self.record_profile(&Variant::trodden().folder(), Input::Ref, "again")?)?;
+        let again = of(&self.record_profile(&CorpusVariant::trodden().folder(), CorpusInput::Ref, "again")?)?;
         ensure!(
             again != expected,
             "{}: the residual build counted {:?} (paths, executions) instead of {expected:?}",
@@ -279,7 +279,7 @@ impl<'a> ResidualSubject<'a> {
         let build = format!("residual-{name}");
         let place = self.corpus.folder().join("bin").join(&build);
         std::fs::create_dir_all(&place).with_context(|| format!("cannot create folder {}", place.display()))?;
-        let full = self.corpus.program(self.program, &Variant::trodden());
+        let full = self.corpus.program(self.program, &CorpusVariant::trodden());
         let mut instrument = trodden();
         instrument.arg("instrument").arg(full).arg("-o").arg(place.join(self.program)).args(options);
         steps::output(instrument.env(steps::LABORATORY_VARIABLE, choices))?;
@@ -288,10 +288,10 @@ impl<'a> ResidualSubject<'a> {
 
     /// Returns, for each build, the size of `.text` and the size of all loaded sections.
     fn measure_sizes(&self, tests: &Path) -> Result<BTreeMap<String, [u64; 2]>> {
-        let mut sizes = BTreeMap::from([("plain".to_owned(), section_sizes(&self.corpus.program(self.program, &Variant::plain()))?)]);
-        for name in SIZED_BUILDS {
+        let mut sizes = BTreeMap::from([("plain".to_owned(), section_sizes(&self.corpus.program(self.program, &CorpusVariant::plain()))?)]);
+        for name in BUILDS_WITH_MEASURED_SIZE {
             let program = match name {
-                "trodden" => self.corpus.program(self.program, &Variant::trodden()),
+                "trodden" => self.corpus.program(self.program, &CorpusVariant::trodden()),
                 "residual" => self.corpus.folder().join("bin/residual-residual").join(self.program),
                 scheme => {
                     let options = ["--interesting".as_ref(), tests.as_ref()];

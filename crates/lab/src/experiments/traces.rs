@@ -26,8 +26,8 @@ pub struct TracesOptions {
 }
 
 /// Debian programs, with the arguments that precede the input.
-const PROGRAMS: [(&str, &[&str]); 2] = [("/usr/bin/gzip", &["-c"]), ("/usr/bin/sed", &["-e", "s/a\\(.\\)/\\1b/g"])];
-const STRATEGIES: [&str; 4] = ["fine", "function", "grouped", "weighted"];
+const MEASURED_PROGRAMS: [(&str, &[&str]); 2] = [("/usr/bin/gzip", &["-c"]), ("/usr/bin/sed", &["-e", "s/a\\(.\\)/\\1b/g"])];
+const MEASURED_STRATEGIES: [&str; 4] = ["fine", "function", "grouped", "weighted"];
 const RUN_COUNTS: [u32; 3] = [1, 2, 4];
 const PLAIN_RUNS: usize = 7;
 
@@ -64,7 +64,7 @@ pub fn run(options: &TracesOptions) -> Result<()> {
     fs::write(folder.join("input"), generate_input(options.bytes))?;
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     println!("Input: {} bytes of text; initial load of the machine: {}", options.bytes, load.split(' ').next().unwrap_or("?"));
-    for (program, arguments) in PROGRAMS {
+    for (program, arguments) in MEASURED_PROGRAMS {
         let arguments = [program].iter().chain(arguments).chain(&["input"]).map(|w| (*w).to_owned()).collect();
         TraceBench { trodden: trodden.clone(), folder: &folder, program: arguments }.run()?;
     }
@@ -86,13 +86,13 @@ fn generate_input(bytes: usize) -> String {
 impl TraceBench<'_> {
     fn run(&self) -> Result<()> {
         println!("\n## `{}`\n", self.program.join(" "));
-        let plain = self.measure_plain()?;
+        let plain = self.measure_untraced_run()?;
         let blocks = self.record_whole_trace("trampolines", &["--runs", "1"])?;
         println!("{} blocks; the program alone: {:.2} ms.\n", blocks.0, plain * 1e3);
         println!("| runs | strategy | static: predicted | counted | time, ms | from a trace: predicted | counted | time, ms | bound |");
         println!("|---|---|---|---|---|---|---|---|---|");
         for runs in RUN_COUNTS {
-            for strategy in STRATEGIES {
+            for strategy in MEASURED_STRATEGIES {
                 let [fixed, measured] = ["static", "one.trace"].map(|weights| self.measure_strategy(runs, strategy, weights));
                 let ((p1, c1, t1, _), (p2, c2, t2, bound)) = (fixed?, measured?);
                 let (t1, t2) = (t1 * 1e3, t2 * 1e3);
@@ -114,7 +114,7 @@ impl TraceBench<'_> {
         }
         let four = self.measure_plan("ptrace", 4, "weighted", "one.trace")?;
         println!("| `ptrace`, the slowest of four runs | {:.1} | {:.1} | |", four.2 * 1e3, four.2 / plain);
-        self.measure_others(&line)
+        self.measure_other_tools(&line)
     }
 
     fn command(&self) -> Command {
@@ -124,7 +124,7 @@ impl TraceBench<'_> {
     }
 
     /// Returns the median time of the program alone, in seconds.
-    fn measure_plain(&self) -> Result<f64> {
+    fn measure_untraced_run(&self) -> Result<f64> {
         let mut times = Vec::new();
         for _ in 0..PLAIN_RUNS {
             times.push(run_timed(&mut self.command())?.elapsed.as_secs_f64());
@@ -198,7 +198,7 @@ impl TraceBench<'_> {
     }
 
     /// Measures other tools that see every executed block or instruction of an unmodified program.
-    fn measure_others(&self, line: &dyn Fn(&str, CommandTimes)) -> Result<()> {
+    fn measure_other_tools(&self, line: &dyn Fn(&str, CommandTimes)) -> Result<()> {
         for (name, words) in OTHER_TOOLS {
             if !steps::is_on_search_path(words[0]) {
                 println!("| {name} | {} is not installed | | |", words[0]);

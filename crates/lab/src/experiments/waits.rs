@@ -4,7 +4,7 @@
 //! (`crates/waits/examples/throughput.rs`), the report of a recorded ring of two ranks (`ring.c`) and of an OTF2 archive (`archive.py`),
 //! and Python's `otf2` counting the events of the same archive. Processor times include a command's children.
 
-use crate::experiments::bench::usage::Usage;
+use crate::experiments::bench::usage::ProcessUsage;
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -35,9 +35,9 @@ struct WaitsBench<'a> {
 }
 
 pub fn run(options: &WaitsOptions) -> Result<()> {
-    packages::ensure(PackagePurpose::Waits)?;
+    packages::ensure_packages_for(PackagePurpose::Waits)?;
     ensure!(options.repeat > 0 && options.iterations > 0, "--iterations and --repeat must be at least 1");
-    let mut build = steps::cargo();
+    let mut build = steps::cargo_command();
     build.args(["build", "--release", "--package", "trodden", "--package", "trodden-waits-recorder", "--package", "trodden-waits"]);
     steps::run(build.args(["--example", "throughput", "--bins", "--lib"]))?;
     let folder = steps::target_folder().join("bench/waits");
@@ -147,7 +147,7 @@ impl WaitsBench<'_> {
             measure.arg("measure").arg(&log).arg(command.get_program()).args(command.get_args()).current_dir(&self.folder);
             steps::output(&mut measure)?;
             let text = std::fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))?;
-            let usage: Usage = serde_json::from_str(text.lines().next_back().unwrap_or_default())?;
+            let usage: ProcessUsage = serde_json::from_str(text.lines().next_back().unwrap_or_default())?;
             Ok(usage.user_s + usage.system_s)
         })
     }

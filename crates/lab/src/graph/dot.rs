@@ -11,15 +11,15 @@ use std::collections::BTreeSet;
 pub fn parse(text: &str) -> Result<GraphInput> {
     let mut reader = DotReader { tokens: tokenize(text)?, at: 0 };
     reader.parse_header()?;
-    let mut graph = Statements::default();
+    let mut graph = DotStatements::default();
     while !reader.skip_sign("}") {
         reader.parse_statement(&mut graph)?;
     }
-    graph.finish()
+    graph.into_graph_input()
 }
 
 #[derive(Default)]
-struct Statements {
+struct DotStatements {
     entry: Option<String>,
     exit: Option<String>,
     nodes: BTreeSet<String>,
@@ -27,8 +27,8 @@ struct Statements {
     weights: Vec<Option<f64>>,
 }
 
-impl Statements {
-    fn finish(self) -> Result<GraphInput> {
+impl DotStatements {
+    fn into_graph_input(self) -> Result<GraphInput> {
         // Returns the only node that is not in `others`.
         let only = |what: &str, others: BTreeSet<&String>| -> Result<String> {
             let mut candidates = self.nodes.iter().filter(|node| !others.contains(node));
@@ -84,11 +84,11 @@ impl DotReader {
         Ok(())
     }
 
-    fn parse_statement(&mut self, graph: &mut Statements) -> Result<()> {
+    fn parse_statement(&mut self, graph: &mut DotStatements) -> Result<()> {
         if self.skip_sign(";") {
             return Ok(());
         }
-        if self.is_next("{") {
+        if self.is_next_sign("{") {
             bail!("{}: subgraphs are not supported. Move their edges to the top level of the graph", self.current_line());
         }
         let line = self.current_line();
@@ -105,19 +105,19 @@ impl DotReader {
             }
             return Ok(());
         }
-        if matches!(first.as_str(), "graph" | "node" | "edge") && self.is_next("[") {
+        if matches!(first.as_str(), "graph" | "node" | "edge") && self.is_next_sign("[") {
             self.parse_attributes()?;
             return Ok(());
         }
         self.parse_chain(first, graph)
     }
 
-    fn parse_chain(&mut self, first: String, graph: &mut Statements) -> Result<()> {
+    fn parse_chain(&mut self, first: String, graph: &mut DotStatements) -> Result<()> {
         let mut chain = vec![first];
         while self.skip_sign("->") {
             chain.push(self.parse_name()?);
         }
-        if self.is_next("--") {
+        if self.is_next_sign("--") {
             bail!("{}: undirected edges are not supported. Write `->` instead of `--`", self.current_line());
         }
         graph.nodes.extend(chain.iter().cloned());
@@ -168,12 +168,12 @@ impl DotReader {
         }
     }
 
-    fn is_next(&self, sign: &str) -> bool {
+    fn is_next_sign(&self, sign: &str) -> bool {
         self.tokens.get(self.at).is_some_and(|t| t.kind == TokenKind::Punctuation && t.text == sign)
     }
 
     fn skip_sign(&mut self, sign: &str) -> bool {
-        let found = self.is_next(sign);
+        let found = self.is_next_sign(sign);
         self.at += usize::from(found);
         found
     }

@@ -1,6 +1,6 @@
 //! The intermediate results of numbering schemes (`--explain`), and whether one register can separate the interesting paths.
 
-use super::{AcyclicGraph, NamedGraph, nodes_json, number_json, signed_json};
+use super::{AcyclicGraph, NamedGraph, nodes_json, number_json, signed_integer_json};
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use trodden_flow::{DagEdgeId, NumberingScheme};
@@ -29,7 +29,7 @@ fn selective_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &InterestingS
         json!({
             "node": named.names[node.index()],
             "paths": number_json(steps.paths[node.index()]),
-            "min": steps.least[node.index()].map(|least| signed_json(least as i64)),
+            "min": steps.least[node.index()].map(|least| signed_integer_json(least as i64)),
         })
     };
     let edge = |id: DagEdgeId| {
@@ -38,8 +38,8 @@ fn selective_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &InterestingS
             "from": from,
             "to": to,
             "interesting": set.has(id),
-            "initial": signed_json(steps.initial[id.index()]),
-            "propagated": signed_json(steps.moved[id.index()]),
+            "initial": signed_integer_json(steps.initial[id.index()]),
+            "propagated": signed_integer_json(steps.moved[id.index()]),
             "absorbed": steps.absorbed.contains(&id),
         })
     };
@@ -57,10 +57,10 @@ fn preferential_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &Interesti
         json!({
             "edge": end_names(named, acyclic, step.edge),
             "prefix": nodes_json(named, dag, &step.prefix),
-            "interval": [signed_json(step.interval.0), signed_json(step.interval.1)],
-            "cis": signed_json(step.cumulative),
-            "weight": signed_json(step.weight),
-            "value": signed_json(step.value),
+            "interval": [signed_integer_json(step.interval.0), signed_integer_json(step.interval.1)],
+            "cis": signed_integer_json(step.cumulative),
+            "weight": signed_integer_json(step.weight),
+            "value": signed_integer_json(step.value),
         })
     };
     Ok(json!({
@@ -82,7 +82,7 @@ pub fn separable_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &Interest
         ThresholdSeparation::Separated(values) => {
             let edge = |id: DagEdgeId| {
                 let [from, to] = end_names(named, acyclic, id);
-                json!({"from": from, "to": to, "value": signed_json(values[id.index()])})
+                json!({"from": from, "to": to, "value": signed_integer_json(values[id.index()])})
             };
             json!({"separable": true, "below": 0, "edges": dag.edge_ids().map(edge).collect::<Vec<_>>()})
         }
@@ -96,10 +96,11 @@ pub fn separable_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &Interest
 mod tests {
     use super::super::{number, parse};
     use super::*;
-    use crate::cli::NumberJob;
+    use crate::cli::GraphNumberArguments;
 
     fn number_with_explanation(text: &str, scheme: NumberingScheme, explain: bool) -> Value {
-        number::number(&parse(text).unwrap(), &NumberJob { scheme, explain, restarts: None, ..NumberJob::default() }).unwrap()
+        number::number(&parse(text).unwrap(), &GraphNumberArguments { scheme, explain, restarts: None, ..GraphNumberArguments::default() })
+            .unwrap()
     }
 
     /// The example of section 3.3.2 of the thesis, on figure 3.4, from node t back to node s.
@@ -152,6 +153,6 @@ mod tests {
         let answer = number_with_explanation(text, NumberingScheme::Approximate, false);
         assert_eq!((&answer["separable"]["separable"], &answer["aliases"]), (&json!(false), &json!(0)));
         assert_eq!(answer["separable"]["others"].as_array().unwrap().len(), 2);
-        assert!(number::number(&parse(text).unwrap(), &NumberJob { explain: true, ..NumberJob::default() }).is_err());
+        assert!(number::number(&parse(text).unwrap(), &GraphNumberArguments { explain: true, ..GraphNumberArguments::default() }).is_err());
     }
 }

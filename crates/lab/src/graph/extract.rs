@@ -3,7 +3,7 @@
 //! The research handbook (`docs/handbook/src/graphs.md`) documents the output. In JSON, addresses are numbers, and edges identify blocks
 //! by their addresses.
 
-use crate::cli::{Extract, GraphFormat};
+use crate::cli::{ExtractArguments, GraphFormat};
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ use trodden_binary::{AddressMap, Binary, demangle, recover};
 const SCHEMA_VERSION: u32 = 2;
 const MAX_SIMILAR_NAMES: usize = 5;
 
-pub fn extract(job: &Extract) -> Result<()> {
+pub fn extract(job: &ExtractArguments) -> Result<()> {
     let binary = Binary::read(&job.binary)?;
     let map = match &job.side_build {
         Some(side) => Some(AddressMap::from_side_build(&binary, &Binary::read(side)?)?),

@@ -43,7 +43,7 @@ struct CallInput {
     #[serde(default)]
     callee: Option<CalleesInput>,
     #[serde(default)]
-    opaque: Option<OpaqueInput>,
+    opaque: Option<OpaqueCallInput>,
 }
 
 #[derive(Deserialize)]
@@ -55,16 +55,16 @@ enum CalleesInput {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct OpaqueInput {
+struct OpaqueCallInput {
     returns: bool,
     ends_run: bool,
     unwinds: bool,
     calls_back: bool,
 }
 
-impl Default for OpaqueInput {
-    fn default() -> OpaqueInput {
-        OpaqueInput { returns: true, ends_run: false, unwinds: false, calls_back: false }
+impl Default for OpaqueCallInput {
+    fn default() -> OpaqueCallInput {
+        OpaqueCallInput { returns: true, ends_run: false, unwinds: false, calls_back: false }
     }
 }
 
@@ -252,7 +252,7 @@ impl GraphNames {
         if self.kind == WitnessKind::Edges { "EDGE" } else { "NODE" }
     }
 
-    fn parse_lists(&self, program: &WitnessProgram, value: Option<Value>, key: &str) -> Result<Option<Vec<Vec<Witness>>>> {
+    fn parse_witness_lists(&self, program: &WitnessProgram, value: Option<Value>, key: &str) -> Result<Option<Vec<Vec<Witness>>>> {
         let Some(lists) = parse_key::<Vec<Vec<Value>>>(value, key)? else { return Ok(None) };
         let list = |(at, list): (usize, &Vec<Value>)| -> Result<Vec<Witness>> {
             list.iter()
@@ -274,19 +274,19 @@ impl WitnessFile {
     ) -> Result<WitnessFile> {
         let unbalanced = find_unbalanced_nodes(&program, weights);
         let weights = Weights::new(&program, weights);
-        let profiles = names.parse_lists(&program, profiles, "profiles")?;
-        let traces = names.parse_lists(&program, traces, "traces")?;
+        let profiles = names.parse_witness_lists(&program, profiles, "profiles")?;
+        let traces = names.parse_witness_lists(&program, traces, "traces")?;
         Ok(WitnessFile { program, weights, profiles, traces, unbalanced, names })
     }
 
     pub fn node(&self, function: WitnessFunctionId, node: Node) -> Value {
-        self.qualify(function, self.names.nodes[function.index()][node.index()].clone())
+        self.qualify_with_function(function, self.names.nodes[function.index()][node.index()].clone())
     }
 
     pub fn witness(&self, witness: Witness) -> Value {
         match self.program.site(self.names.kind, witness) {
             WitnessSite::Node(function, node) => self.node(function, node),
-            WitnessSite::Edge(function, edge) => self.qualify(function, Value::from(edge.0)),
+            WitnessSite::Edge(function, edge) => self.qualify_with_function(function, Value::from(edge.0)),
         }
     }
 
@@ -298,7 +298,7 @@ impl WitnessFile {
         &self.names.functions[function.index()]
     }
 
-    fn qualify(&self, function: WitnessFunctionId, site: Value) -> Value {
+    fn qualify_with_function(&self, function: WitnessFunctionId, site: Value) -> Value {
         match self.names.is_single {
             true => site,
             false => Value::from(vec![Value::from(self.function(function)), site]),

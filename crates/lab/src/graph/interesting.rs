@@ -1,14 +1,14 @@
 //! Selection of the interesting paths by options or by the graph file: as paths, as edges, or as nodes that they pass through.
 
 use super::{AcyclicGraph, NamedGraph};
-use crate::cli::Interesting;
+use crate::cli::InterestingPathsArguments;
 use anyhow::{Context, Result, bail};
 use trodden_flow::{CutReason, DagEdgeId, DagEdgeSet, Edge, Node};
 use trodden_selective::InterestingSet;
 
 /// Returns the interesting paths, and whether the user selected them. Options override the file. If neither selects paths, all paths are
 /// interesting.
-pub fn interesting_set(named: &NamedGraph, acyclic: &AcyclicGraph, options: &Interesting) -> Result<(InterestingSet, bool)> {
+pub fn interesting_set(named: &NamedGraph, acyclic: &AcyclicGraph, options: &InterestingPathsArguments) -> Result<(InterestingSet, bool)> {
     let dag = &acyclic.dag;
     if let Some(ids) = &options.interesting {
         return Ok((InterestingSet::from_ids(dag, &acyclic.all, ids)?, true));
@@ -57,7 +57,7 @@ pub fn listed_paths(named: &NamedGraph, acyclic: &AcyclicGraph, ids: &[u64]) -> 
 
 /// Returns the edges of `--interesting-edges` or, without options, the edges that the graph file marks, directly or as parts of interesting
 /// paths. Empty if other options select the paths, because these refer to paths of the graph after cutting.
-pub fn edges_of_interest(named: &NamedGraph, options: &Interesting) -> Vec<Edge> {
+pub fn edges_of_interest(named: &NamedGraph, options: &InterestingPathsArguments) -> Vec<Edge> {
     match (&options.interesting, &options.interesting_edges, &options.through) {
         (None, None, None) => {
             let mut edges: Vec<Edge> = named.interesting.iter().flatten().copied().collect();

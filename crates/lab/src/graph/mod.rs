@@ -17,7 +17,7 @@ mod reconstruct;
 mod show;
 mod witnesses;
 
-use crate::cli::GraphJob;
+use crate::cli::GraphCommand;
 use anyhow::{Context, Result, bail};
 use input::{GraphInput, PathInput};
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ use trodden_selective::NumberingError;
 use trodden_witness::WitnessKind;
 
 /// Maximum integer that is written as a JSON number. Larger ones are written as strings, because many readers store numbers as doubles.
-const MAX_EXACT_IN_JSON: u64 = 1 << 53;
+const MAX_EXACT_JSON_INTEGER: u64 = 1 << 53;
 
 pub struct NamedGraph {
     pub graph: Graph,
@@ -55,31 +55,31 @@ pub struct AcyclicGraph {
     pub weights: Vec<f64>,
 }
 
-pub fn run(job: &GraphJob) -> Result<ExitCode> {
+pub fn run(job: &GraphCommand) -> Result<ExitCode> {
     match job {
-        GraphJob::Number(job) => {
+        GraphCommand::Number(job) => {
             let named = read(&job.file)?;
-            print_answer(&number::number(&named, job).map_err(|error| name_in_error(&named, error))?)?;
+            print_answer(&number::number(&named, job).map_err(|error| replace_node_numbers_in_error(&named, error))?)?;
         }
-        GraphJob::Model(job) => {
+        GraphCommand::Model(job) => {
             let named = read(&job.file)?;
-            print_answer(&model::model(&named, job).map_err(|error| name_in_error(&named, error))?)?;
+            print_answer(&model::model(&named, job).map_err(|error| replace_node_numbers_in_error(&named, error))?)?;
         }
-        GraphJob::Partition { file, copies, strategy, fold_again, hits, explain } => {
+        GraphCommand::Partition { file, copies, strategy, fold_again, hits, explain } => {
             let (copies, strategy, fold_again, hits, explain) = (*copies, *strategy, *fold_again, *hits, *explain);
             let request = partition::PartitionRequest { copies, strategy, fold_again, hits, explain };
             print_answer(&partition::partition(&read(file)?, &request)?)?;
         }
-        GraphJob::Witnesses(job) => {
+        GraphCommand::Witnesses(job) => {
             let file = read_functions(&job.file, job.edges)?;
-            return print_check(witnesses::witnesses(&file, job)?);
+            return print_check(plan_or_check_witnesses::plan_or_check_witnesses(&file, job)?);
         }
-        GraphJob::Reconstruct(job) => {
+        GraphCommand::Reconstruct(job) => {
             let file = read_functions(&job.file, job.edges)?;
-            return print_check(reconstruct::reconstruct(&file, job)?);
+            return print_check(reconstruct_executions::reconstruct_executions(&file, job)?);
         }
-        GraphJob::Extract(job) => extract::extract(job)?,
-        GraphJob::Show { program, function, json } => show::show(program, function, *json)?,
+        GraphCommand::Extract(job) => extract::extract(job)?,
+        GraphCommand::Show { program, function, json } => show::show(program, function, *json)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -90,7 +90,7 @@ fn print_answer(answer: &Value) -> Result<()> {
 }
 
 /// Replaces the node numbers in an error by the names in the user's graph.
-fn name_in_error(named: &NamedGraph, error: anyhow::Error) -> anyhow::Error {
+fn replace_node_numbers_in_error(named: &NamedGraph, error: anyhow::Error) -> anyhow::Error {
     let name = |node: &u32| format!("`{}`", named.names.get(*node as usize).map_or("?", String::as_str));
     let many = |paths: &TooManyPaths| paths.message_with_node_name(&name(&paths.0));
     let known = error.chain().find_map(|cause| match (cause.downcast_ref(), cause.downcast_ref(), cause.downcast_ref()) {
@@ -251,11 +251,11 @@ pub fn cut_cycles(named: &NamedGraph, of_interest: &[Edge]) -> AcyclicGraph {
 }
 
 fn number_json(number: u128) -> Value {
-    if number > MAX_EXACT_IN_JSON.into() { json!(number.to_string()) } else { json!(number as u64) }
+    if number > MAX_EXACT_JSON_INTEGER.into() { json!(number.to_string()) } else { json!(number as u64) }
 }
 
-fn signed_json(number: i64) -> Value {
-    if number.unsigned_abs() > MAX_EXACT_IN_JSON { json!(number.to_string()) } else { json!(number) }
+fn signed_integer_json(number: i64) -> Value {
+    if number.unsigned_abs() > MAX_EXACT_JSON_INTEGER { json!(number.to_string()) } else { json!(number) }
 }
 
 /// Adds to the answer the edges that were cut because there are 2^63 paths or more.
@@ -274,14 +274,14 @@ fn nodes_json(named: &NamedGraph, dag: &Dag, path: &[DagEdgeId]) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::NumberJob;
+    use crate::cli::GraphNumberArguments;
 
     fn number_graph(text: &str) -> Value {
         number_graph_by(text, trodden_flow::NumberingScheme::BallLarus)
     }
 
     fn number_graph_by(text: &str, scheme: trodden_flow::NumberingScheme) -> Value {
-        number::number(&parse(text).unwrap(), &NumberJob { scheme, list: 100, ..NumberJob::default() }).unwrap()
+        number::number(&parse(text).unwrap(), &GraphNumberArguments { scheme, list: 100, ..GraphNumberArguments::default() }).unwrap()
     }
 
     /// Figure 3.4 (a) of the thesis, with six paths; sacdt, sact and sbct have the numbers 0, 1 and 5.
@@ -357,32 +357,32 @@ mod tests {
         let answer = with(&format!(r#"{{"edges":{first:?}}}"#));
         assert!(!cut(&answer).is_empty() && cut(&answer).iter().all(|e| e % 2 == 1), "{answer}");
         let job = |edges: &[u32]| {
-            let interesting = crate::cli::Interesting { interesting_edges: Some(edges.to_vec()), ..Default::default() };
-            NumberJob { scheme: trodden_flow::NumberingScheme::Pspp, interesting, ..NumberJob::default() }
+            let interesting = crate::cli::InterestingPathsArguments { interesting_edges: Some(edges.to_vec()), ..Default::default() };
+            GraphNumberArguments { scheme: trodden_flow::NumberingScheme::Pspp, interesting, ..GraphNumberArguments::default() }
         };
         let answer = number::number(&parse(&chain_graph(80, "")).unwrap(), &job(&first)).unwrap();
         assert!(!cut(&answer).is_empty() && cut(&answer).iter().all(|e| e % 2 == 1), "{answer}");
         // If all edges are interesting, the graph cannot be cut without cutting some of them, which is an error.
         let second: Vec<u32> = (0..80).map(|d| 2 * d + 1).collect();
         let named = parse(&chain_graph(80, &format!(r#","interesting":[{{"edges":{first:?}}},{{"edges":{second:?}}}]"#))).unwrap();
-        let error = number::number(&named, &NumberJob::default()).unwrap_err();
+        let error = number::number(&named, &GraphNumberArguments::default()).unwrap_err();
         assert!(format!("{error:#}").contains("2^63 paths"), "{error:#}");
     }
 
     #[test]
     fn errors_use_the_names_of_nodes() {
-        let error = |text: &str, job: &NumberJob| {
+        let error = |text: &str, job: &GraphNumberArguments| {
             let named = parse(text).unwrap();
-            format!("{:#}", name_in_error(&named, number::number(&named, job).unwrap_err()))
+            format!("{:#}", replace_node_numbers_in_error(&named, number::number(&named, job).unwrap_err()))
         };
         let through =
             r#"{"entry":"s","exit":"t","edges":[["s","left"],["s","right"],["left","t"],["right","t"]],"through":["left","right"]}"#;
-        assert!(error(through, &NumberJob::default()).contains("nodes `left`, `right`"));
+        assert!(error(through, &GraphNumberArguments::default()).contains("nodes `left`, `right`"));
         let weights = r#"{"entry":"s","exit":"t","edges":[["s","fork"],["fork","t"],["fork","t"]],"weights":[5,0,0]}"#;
         let named = parse(weights).unwrap();
-        let measured = crate::cli::ModelJob { scheme: crate::cli::ModelScheme::Measured, ..Default::default() };
+        let measured = crate::cli::GraphModelArguments { scheme: crate::cli::ModelScheme::Measured, ..Default::default() };
         let error = model::model(&named, &measured).unwrap_err();
-        assert!(format!("{:#}", name_in_error(&named, error)).contains("out of node `fork`"));
+        assert!(format!("{:#}", replace_node_numbers_in_error(&named, error)).contains("out of node `fork`"));
     }
 
     #[test]
@@ -409,7 +409,7 @@ mod tests {
             }
         }
         let two = format!(r#"{graph},"interesting_edges":[0],"through":["b"]}}"#);
-        let job = NumberJob { scheme: trodden_flow::NumberingScheme::Pspp, ..NumberJob::default() };
+        let job = GraphNumberArguments { scheme: trodden_flow::NumberingScheme::Pspp, ..GraphNumberArguments::default() };
         assert!(number::number(&parse(&two).unwrap(), &job).unwrap_err().to_string().contains("more than one of"));
     }
 
@@ -427,7 +427,7 @@ mod tests {
     fn models_encode_paths_as_their_numbers() {
         use crate::cli::ModelScheme;
         let ids = |scheme| {
-            let job = crate::cli::ModelJob { scheme, ..Default::default() };
+            let job = crate::cli::GraphModelArguments { scheme, ..Default::default() };
             let answer = model::model(&parse(MOTIVATING_EXAMPLE).unwrap(), &job).unwrap();
             answer["ids"].as_array().unwrap().iter().map(|r| r["id"].as_u64().unwrap()).collect::<Vec<_>>()
         };
@@ -438,10 +438,11 @@ mod tests {
     /// After the two paths over `a`, `c` is followed once by `d` and once by `t`. After the path over `b`, it is followed by `t`.
     #[test]
     fn models_of_executed_paths_depend_on_the_context() {
-        use crate::cli::{ModelJob, ModelScheme};
+        use crate::cli::{GraphModelArguments, ModelScheme};
         let answer = |order, executions: &[u64]| {
             let scheme = ModelScheme::Executed;
-            let job = ModelJob { scheme, order, executions: executions.to_vec(), explain: true, ..ModelJob::default() };
+            let job =
+                GraphModelArguments { scheme, order, executions: executions.to_vec(), explain: true, ..GraphModelArguments::default() };
             model::model(&parse(MOTIVATING_EXAMPLE).unwrap(), &job)
         };
         let rows = |order, executions: &[u64]| answer(order, executions).unwrap()["ids"].as_array().unwrap().clone();

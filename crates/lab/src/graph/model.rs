@@ -2,7 +2,7 @@
 
 use super::interesting::{edges_of_interest, interesting_set, listed_paths};
 use super::{AcyclicGraph, NamedGraph, cut_cycles, nodes_json, number_json};
-use crate::cli::{Interesting, ModelJob, ModelScheme};
+use crate::cli::{GraphModelArguments, InterestingPathsArguments, ModelScheme};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -12,8 +12,11 @@ use trodden_selective::InterestingSet;
 use trodden_selective::preferential;
 
 /// Returns the model as JSON. Fails if it cannot be built from the graph, or if options contradict each other.
-pub fn model(named: &NamedGraph, job: &ModelJob) -> Result<Value> {
-    let options = Interesting { interesting: (!job.interesting.is_empty()).then(|| job.interesting.clone()), ..Interesting::default() };
+pub fn model(named: &NamedGraph, job: &GraphModelArguments) -> Result<Value> {
+    let options = InterestingPathsArguments {
+        interesting: (!job.interesting.is_empty()).then(|| job.interesting.clone()),
+        ..InterestingPathsArguments::default()
+    };
     let acyclic = cut_cycles(named, &edges_of_interest(named, &options));
     ensure!(job.scheme == ModelScheme::Executed || job.executions.is_empty(), "--executions requires --scheme executed");
     let ListedModel { name, coding, paths, interesting } = build_model(named, &acyclic, job, &options)?;
@@ -55,10 +58,19 @@ struct ListedModel {
     interesting: u128,
 }
 
-fn build_model(named: &NamedGraph, acyclic: &AcyclicGraph, job: &ModelJob, options: &Interesting) -> Result<ListedModel> {
+fn build_model(
+    named: &NamedGraph,
+    acyclic: &AcyclicGraph,
+    job: &GraphModelArguments,
+    options: &InterestingPathsArguments,
+) -> Result<ListedModel> {
     let dag = &acyclic.dag;
-    let all =
-        |name, coding| ListedModel { name, coding, paths: first_paths(acyclic, job.list), interesting: InterestingSet::all(dag).count() };
+    let all = |name, coding| ListedModel {
+        name,
+        coding,
+        paths: take_first_paths(acyclic, job.list),
+        interesting: InterestingSet::all(dag).count(),
+    };
     Ok(match job.scheme {
         ModelScheme::BallLarus => all("ball-larus", CodingModel::ball_larus(dag)),
         ModelScheme::Measured => {
@@ -84,7 +96,7 @@ fn build_model(named: &NamedGraph, acyclic: &AcyclicGraph, job: &ModelJob, optio
             let coding = CodingModel::from_executed_paths(dag, job.order, &executed)?;
             // The list also has paths that were not executed, but that the model composes of parts of executed ones.
             let interesting = paths.iter().collect::<BTreeSet<_>>().len() as u128;
-            ListedModel { name: "executed", coding, paths: first_paths(acyclic, job.list), interesting }
+            ListedModel { name: "executed", coding, paths: take_first_paths(acyclic, job.list), interesting }
         }
     })
 }
@@ -104,7 +116,7 @@ fn steps_json(named: &NamedGraph, acyclic: &AcyclicGraph, coding: &CodingModel, 
 }
 
 /// Returns the first paths in the order of their Ball-Larus numbers.
-fn first_paths(acyclic: &AcyclicGraph, list: u64) -> Vec<Vec<DagEdgeId>> {
+fn take_first_paths(acyclic: &AcyclicGraph, list: u64) -> Vec<Vec<DagEdgeId>> {
     (0..list.min(acyclic.all.paths())).filter_map(|id| acyclic.all.path(&acyclic.dag, id)).collect()
 }
 

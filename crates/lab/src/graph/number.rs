@@ -1,8 +1,8 @@
 //! `trodden-lab graph number`: a scheme's values, probes and path numbers for a graph, verified before they are printed.
 
 use super::interesting::{edges_of_interest, interesting_set};
-use super::{AcyclicGraph, NamedGraph, add_cut_edges, cut_cycles, explain, nodes_json, number_json, signed_json};
-use crate::cli::NumberJob;
+use super::{AcyclicGraph, NamedGraph, add_cut_edges, cut_cycles, explain, nodes_json, number_json, signed_integer_json};
+use crate::cli::GraphNumberArguments;
 use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
@@ -16,7 +16,7 @@ use trodden_selective::{InterestingSet, Labelling};
 /// Default time limit of a search, in seconds.
 const DEFAULT_TIME_LIMIT_S: u64 = 60;
 
-pub fn number(named: &NamedGraph, job: &NumberJob) -> Result<Value> {
+pub fn number(named: &NamedGraph, job: &GraphNumberArguments) -> Result<Value> {
     let is_optimal = job.scheme == NumberingScheme::PppOptimal;
     let has_restarts = is_optimal || job.scheme == NumberingScheme::Ppp;
     ensure!(has_restarts || job.restarts.is_none(), "--restarts requires --scheme ppp or ppp-optimal");
@@ -127,13 +127,13 @@ fn edges_json(named: &NamedGraph, acyclic: &AcyclicGraph, labelling: &Labelling)
             "edge": dag.underlying_graph_edge(id).map(|e| e.0),
             "from": named.names[edge.from.index()],
             "to": named.names[edge.to.index()],
-            "value": signed_json(labelling.registers()[0].values[id.index()]),
+            "value": signed_integer_json(labelling.registers()[0].values[id.index()]),
             "probe": labelling.has_probe(id),
-            "probe_value": signed_json(increments[0]),
+            "probe_value": signed_integer_json(increments[0]),
         });
         if let Some(check) = labelling.registers().get(1) {
-            row["check_value"] = signed_json(check.values[id.index()]);
-            row["check_probe_value"] = signed_json(increments[1]);
+            row["check_value"] = signed_integer_json(check.values[id.index()]);
+            row["check_probe_value"] = signed_integer_json(increments[1]);
         }
         if !matches!(edge.origin, Origin::Real(_)) {
             row["dummy"] = json!(true);
@@ -164,7 +164,7 @@ fn ids_json(named: &NamedGraph, acyclic: &AcyclicGraph, labelling: &Labelling, m
         let mut row = json!({
             "path": nodes_json(named, dag, &path),
             "edges": path.iter().map(|e| dag.underlying_graph_edge(*e).map(|e| e.0)).collect::<Vec<_>>(),
-            "id": signed_json(registers[0]),
+            "id": signed_integer_json(registers[0]),
         });
         let interesting = marked.contains_key(&id);
         if interesting {

@@ -3,12 +3,12 @@
 //! Labels are those of precise selective profiling and valid for every path: no uninteresting path has the sum of an interesting path.
 //! (Copies of programs use cheaper labels if uninteresting paths cannot occur.)
 
-use super::{NamedGraph, add_cut_edges, frequencies_of, frequency_of, signed_json};
+use super::{NamedGraph, add_cut_edges, frequencies_of, frequency_of, signed_integer_json};
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use std::collections::HashSet;
-use trodden_console::arguments::choices::word_for;
-use trodden_console::arguments::partition::COPY_STRATEGIES;
+use trodden_console::arguments::choices::word_of_choice;
+use trodden_console::arguments::partition::COPY_STRATEGY_CHOICES;
 use trodden_flow::dag::Entries;
 use trodden_flow::limit::cut_to_limit;
 use trodden_flow::part::{Measure, Part};
@@ -58,8 +58,8 @@ pub fn partition(named: &NamedGraph, request: &PartitionRequest) -> Result<Value
         json!({ "interesting": interesting_edges(named, &procedure.dag, &part), "edges": edges_json(named, &procedure.dag, &part) })
     };
     let copies: Vec<Value> = plan.copies.iter().map(copy).collect();
-    let mut answer =
-        json!({ "schema_version": SCHEMA_VERSION, "strategy": word_for(&COPY_STRATEGIES, &request.strategy), "copies": copies });
+    let strategy = word_of_choice(&COPY_STRATEGY_CHOICES, &request.strategy);
+    let mut answer = json!({ "schema_version": SCHEMA_VERSION, "strategy": strategy, "copies": copies });
     if request.explain {
         ensure!(request.strategy == PartitionStrategy::P3, "--explain requires --strategy p3");
         answer["tasks"] = tasks_json(named, &procedure.dag, request);
@@ -118,9 +118,9 @@ fn edges_json(named: &NamedGraph, dag: &Dag, part: &Part) -> Vec<Value> {
             "from": named.names[edge.from.index()],
             "to": named.names[edge.to.index()],
             "interesting": part.interesting.contains(id),
-            "value": signed_json(part.values[id.index()]),
+            "value": signed_integer_json(part.values[id.index()]),
             "probe": increment != 0,
-            "probe_value": signed_json(increment),
+            "probe_value": signed_integer_json(increment),
         });
         if !matches!(edge.origin, Origin::Real(_)) {
             row["dummy"] = json!(true);

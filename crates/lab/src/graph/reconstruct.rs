@@ -2,7 +2,7 @@
 
 use super::functions::WitnessFile;
 use super::witnesses::{branch_json, target_json, violations_json};
-use crate::cli::Reconstruct;
+use crate::cli::ReconstructArguments;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use trodden_witness::{
@@ -13,7 +13,7 @@ use trodden_witness::{
 const SCHEMA_VERSION: u32 = 2;
 
 /// Returns the execution as JSON, and whether the witnesses of the profiles always determine the execution ("realizable").
-pub fn reconstruct(file: &WitnessFile, job: &Reconstruct) -> Result<(Value, bool)> {
+pub fn reconstruct_executions(file: &WitnessFile, job: &ReconstructArguments) -> Result<(Value, bool)> {
     let kind = if job.edges { WitnessKind::Edges } else { WitnessKind::Nodes };
     let profiles = file.profiles.as_ref().context("the file has no \"profiles\". Add the witnesses of each run")?;
     let traces = file.traces.as_ref().context("the file has no \"traces\". Add the partial trace of each run")?;

@@ -5,15 +5,15 @@ use std::collections::HashSet;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use trodden_command::laboratory::context;
-use trodden_report::{Name, dot};
+use trodden_command::laboratory::driver_context;
+use trodden_report::{DemangledName, dot};
 use trodden_unit::{FunctionMap, InstrumentedImage, UnitMap};
 
 /// Fails if the program cannot be read, or if it does not contain exactly one function with this name.
 pub fn show(program: &Path, wanted: &str, json: bool) -> Result<()> {
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let image = InstrumentedImage::read(&bytes).with_context(|| program.display().to_string())?;
-    let store = context().store().ok();
+    let store = driver_context().store().ok();
     let mut maps: Vec<UnitMap> = Vec::new();
     for placed in &image.units {
         // Units whose map is lost are skipped. `trodden info` lists them.
@@ -22,7 +22,8 @@ pub fn show(program: &Path, wanted: &str, json: bool) -> Result<()> {
         }
     }
     let functions = || maps.iter().flat_map(|unit| unit.functions.iter().map(move |f| (unit, f)));
-    let mut found: Vec<(&UnitMap, &FunctionMap)> = functions().filter(|(_, f)| Name::from_linkage(&f.name).matches(wanted)).collect();
+    let mut found: Vec<(&UnitMap, &FunctionMap)> =
+        functions().filter(|(_, f)| DemangledName::from_linkage(&f.name).matches(wanted)).collect();
     // A function that was compiled identically in several units is shown once.
     let mut seen = HashSet::new();
     found.retain(|(_, function)| seen.insert((&function.name, function.shape)));
@@ -44,7 +45,8 @@ pub fn show(program: &Path, wanted: &str, json: bool) -> Result<()> {
 
 /// Returns the end of the error message: names that contain `wanted`, or a hint on how to list the functions.
 fn suggest_names<'a>(functions: impl Iterator<Item = (&'a UnitMap, &'a FunctionMap)>, wanted: &str) -> String {
-    let near: Vec<String> = functions.map(|(_, f)| Name::from_linkage(&f.name).short).filter(|n| n.contains(wanted)).take(5).collect();
+    let near: Vec<String> =
+        functions.map(|(_, f)| DemangledName::from_linkage(&f.name).short).filter(|n| n.contains(wanted)).take(5).collect();
     match near.is_empty() {
         true => "; `trodden-lab graph extract` lists the functions that remain after inlining".into(),
         false => format!("; similar: {}", near.join(", ")),

@@ -1,7 +1,7 @@
 //! `trodden-lab graph witnesses`: divides witnesses among profiles, and checks whether their traces determine the execution.
 
 use super::functions::WitnessFile;
-use crate::cli::{Condition, Witnesses};
+use crate::cli::{VerifiedCondition, WitnessesArguments};
 use anyhow::{Result, anyhow, bail};
 use serde_json::{Value, json};
 use trodden_witness::bound::min_cost_of_slowest_machine;
@@ -23,15 +23,15 @@ const MAX_VIOLATIONS: usize = 1000;
 
 /// Returns the distribution of witnesses with its check as JSON, and whether it is realizable, that is, whether its traces always determine
 /// the execution.
-pub fn witnesses(file: &WitnessFile, job: &Witnesses) -> Result<(Value, bool)> {
+pub fn plan_or_check_witnesses(file: &WitnessFile, job: &WitnessesArguments) -> Result<(Value, bool)> {
     let kind = if job.edges { WitnessKind::Edges } else { WitnessKind::Nodes };
     let (distribution, check, costs) = match &file.profiles {
-        Some(profiles) => check_given(file, kind, profiles, job)?,
+        Some(profiles) => check_given_witnesses(file, kind, profiles, job)?,
         None => make_plan(file, kind, job)?,
     };
     let (check, theorems) = match job.check {
-        Condition::Pairwise => (check, None),
-        Condition::Paper => check_by_paper(file, &distribution)?,
+        VerifiedCondition::Pairwise => (check, None),
+        VerifiedCondition::Paper => check_by_published_condition(file, &distribution)?,
     };
     let violations = violations_json(file, &distribution, &check);
     let profiles: Vec<Vec<Value>> = distribution.profiles.iter().map(|p| p.iter().map(|w| file.witness(*w)).collect()).collect();
@@ -57,7 +57,7 @@ pub fn witnesses(file: &WitnessFile, job: &Witnesses) -> Result<(Value, bool)> {
 }
 
 /// Checks the distribution by the paper's theorems. Returns the violations, and which theorems hold.
-fn check_by_paper(file: &WitnessFile, distribution: &Distribution) -> Result<(ConditionCheck, Option<Value>)> {
+fn check_by_published_condition(file: &WitnessFile, distribution: &Distribution) -> Result<(ConditionCheck, Option<Value>)> {
     let paper = check_published_theorems(&file.program, distribution)?;
     let theorems = json!({ "graph": paper.graph.is_empty(), "path": paper.path.is_empty() });
     let mut violations = paper.path;
@@ -67,11 +67,11 @@ fn check_by_paper(file: &WitnessFile, distribution: &Distribution) -> Result<(Co
     Ok((ConditionCheck { violations, unbounded_lookahead: Vec::new() }, Some(theorems)))
 }
 
-fn check_given(
+fn check_given_witnesses(
     file: &WitnessFile,
     kind: WitnessKind,
     profiles: &[Vec<Witness>],
-    job: &Witnesses,
+    job: &WitnessesArguments,
 ) -> Result<(Distribution, ConditionCheck, Vec<f64>)> {
     if profiles.is_empty() {
         bail!("`profiles` is empty. Add at least one profile, or omit `profiles`");
@@ -93,7 +93,7 @@ fn check_given(
     Ok((distribution, check, costs))
 }
 
-fn make_plan(file: &WitnessFile, kind: WitnessKind, job: &Witnesses) -> Result<(Distribution, ConditionCheck, Vec<f64>)> {
+fn make_plan(file: &WitnessFile, kind: WitnessKind, job: &WitnessesArguments) -> Result<(Distribution, ConditionCheck, Vec<f64>)> {
     let options = DistributionOptions {
         profiles: job.profiles,
         strategy: job.strategy,

@@ -8,13 +8,13 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use trodden_command::laboratory::context;
+use trodden_command::laboratory::driver_context;
 use trodden_driver::assets;
 use trodden_driver::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
 use trodden_driver::experiment;
 use trodden_driver::other_programs::run;
 use trodden_driver::rebuild::{codegen_options, llvm_for};
-use trodden_driver::toolchain::{Llvm, Tool};
+use trodden_driver::toolchain::{LlvmTool, LlvmToolchain};
 use trodden_launch::temporary::create_folder_in;
 use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::experiment::Keep;
@@ -36,19 +36,23 @@ pub fn assemble(frame: &Frame, parameters: &Settings) -> Result<Assembly> {
     let folder = create_folder_in(&std::env::temp_dir(), "trodden-loops-")?;
     let (bitcode, named) = (folder.path().join("unit.bc"), folder.path().join("named.ll"));
     fs::write(&bitcode, frame.bitcode().with_context(|| format!("cannot show the code of {}", map.source))?)?;
-    let llvm = llvm_for(context(), [(&*map.source, map.llvm)])?;
-    run(Command::new(llvm.tool(context(), Tool::Opt)?).args(["-passes=function(instnamer)", "-S"]).arg(&bitcode).arg("-o").arg(&named))?;
+    let llvm = llvm_for(driver_context(), [(&*map.source, map.llvm)])?;
+    run(Command::new(llvm.tool(driver_context(), LlvmTool::Opt)?)
+        .args(["-passes=function(instnamer)", "-S"])
+        .arg(&bitcode)
+        .arg("-o")
+        .arg(&named))?;
     let text = fs::read_to_string(&named)?;
     let plain = compile(&llvm, &map, &named, &folder.path().join("plain.s"), None)?;
     // The unit with named blocks differs from the program's unit, so it must not be stored in the unit cache.
     let settings = Settings { keep: Some(Keep::Map), ..parameters.clone().or(Settings::from(&map.experiment)) };
-    let request = experiment::resolve(context(), settings).and_then(|request| experiment::write_request(context(), &request));
+    let request = experiment::resolve(driver_context(), settings).and_then(|request| experiment::write_request(driver_context(), &request));
     let request = request.with_context(|| format!("cannot use the unit of {}", map.source))?;
     let counted = compile(&llvm, &map, &named, &folder.path().join("counted.s"), Some((&request, folder.path())))?;
     Ok(Assembly { labels: extract_block_names(&text), plain: machine::parse(&plain), counted: machine::parse(&counted) })
 }
 
-fn compile(llvm: &Llvm, map: &UnitMap, named: &Path, output: &Path, counting: Option<(&Path, &Path)>) -> Result<String> {
+fn compile(llvm: &LlvmToolchain, map: &UnitMap, named: &Path, output: &Path, counting: Option<(&Path, &Path)>) -> Result<String> {
     let codegen = codegen_options(map).with_context(|| format!("cannot use the unit of {}", map.source))?;
     let mut command = Command::new(llvm.clang());
     command.args(codegen.arguments()).args([
@@ -62,8 +66,8 @@ fn compile(llvm: &Llvm, map: &UnitMap, named: &Path, output: &Path, counting: Op
         "-enable-tail-merge=false",
     ]);
     if let Some((request, folder)) = counting {
-        command.arg(assets::plugin_option(context(), llvm)?).env(CACHE_VARIABLE, folder.join("store"));
-        experiment::pass_request(&mut command, request);
+        command.arg(assets::plugin_option(driver_context(), llvm)?).env(CACHE_VARIABLE, folder.join("store"));
+        experiment::pass_request_to_command(&mut command, request);
         command.env(CODEGEN_VARIABLE, codegen.arguments().join(CODEGEN_SEPARATOR));
     }
     run(command.args(["-x", "ir", "-S"]).arg(named).arg("-o").arg(output))

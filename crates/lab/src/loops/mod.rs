@@ -12,7 +12,7 @@ mod nest;
 mod pair;
 mod show;
 
-use crate::cli::Loops;
+use crate::cli::LoopsArguments;
 use anyhow::{Context, Result, bail};
 use compile::Assembly;
 use nest::WeightedLoop;
@@ -21,11 +21,11 @@ use serde::{Serialize, Serializer};
 use std::collections::{HashMap, hash_map::Entry};
 use std::fs;
 use std::process::ExitCode;
-use trodden_command::laboratory::context;
+use trodden_command::laboratory::driver_context;
 use trodden_console::notes::note;
 use trodden_console::output::{Color, json_text, print_result, resolve_color};
 use trodden_profile::{ImageProfile, Profile};
-use trodden_report::{Function, View};
+use trodden_report::{Function, ProfileView};
 use trodden_stored::named;
 use trodden_unit::{Frame, Identity, InstrumentedImage};
 
@@ -58,19 +58,19 @@ struct HotLoop {
 /// A block of the graph, or code on an edge, in both versions.
 #[derive(Debug, Serialize)]
 struct HotBlock {
-    place: LoopPlace,
+    place: LoopCodePlace,
     line: Option<u32>,
     #[serde(serialize_with = "number")]
     plain_executions: u64,
     #[serde(serialize_with = "number")]
     counted_executions: u64,
-    lines: Vec<pair::LinePair>,
+    lines: Vec<pair::InstructionPair>,
 }
 
 /// The location in the graph that machine code belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum LoopPlace {
+enum LoopCodePlace {
     Block(u32),
     Edge(u32, u32),
     /// The landing block through which all indirect branches to this block lead.
@@ -79,10 +79,10 @@ enum LoopPlace {
 
 /// Prints the hottest loops. Fails if the profile does not contain the program or counts only unknown paths, if bitcode was not kept, or if
 /// a tool fails.
-pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
+pub fn run(job: &LoopsArguments, color: Color) -> Result<ExitCode> {
     let bytes = fs::read(&job.program).with_context(|| format!("cannot read {}", job.program.display()))?;
     let image = InstrumentedImage::read(&bytes).with_context(|| job.program.display().to_string())?;
-    let profile = named::load(&job.profile)?;
+    let profile = named::load_profile(&job.profile)?;
     let counted = image_profile(&profile, &image, job)?;
     // Tested paths run code that counts nothing, so the loops' iterations do not follow from the counts.
     if counted.units.iter().any(|unit| unit.map.experiment.is_residual()) {
@@ -92,7 +92,7 @@ pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
             job.program.display()
         );
     }
-    let view = View::from_profile(&profile);
+    let view = ProfileView::from_profile(&profile);
     let hottest = select_hottest(&view, counted, job)?;
     let mut assemblies = HashMap::new();
     let mut loops = Vec::new();
@@ -101,7 +101,7 @@ pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
         let assembly: &Assembly = match assemblies.entry(unit) {
             Entry::Occupied(compiled) => compiled.into_mut(),
             Entry::Vacant(place) => {
-                note(format_args!("compiling {} twice (with and without counting)", function.units_map().source));
+                note(format_args!("compiling {} twice (with and without counting)", function.unit_map().source));
                 place.insert(compile::assemble(&load_frame(&image, unit)?, &job.settings())?)
             }
         };
@@ -112,7 +112,7 @@ pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn image_profile<'a>(profile: &'a Profile, image: &InstrumentedImage, job: &Loops) -> Result<&'a ImageProfile> {
+fn image_profile<'a>(profile: &'a Profile, image: &InstrumentedImage, job: &LoopsArguments) -> Result<&'a ImageProfile> {
     let found = profile.images.iter().find(|i| i.identity == image.identity);
     let others: Vec<&str> = profile.images.iter().map(|i| i.path.as_str()).collect();
     found.with_context(|| {
@@ -127,8 +127,12 @@ fn image_profile<'a>(profile: &'a Profile, image: &InstrumentedImage, job: &Loop
 }
 
 /// Returns the loops with the most executed instructions, in all functions or in the selected one.
-fn select_hottest<'a, 'b>(view: &'b View<'a>, image: &ImageProfile, job: &Loops) -> Result<Vec<(&'b Function<'a>, WeightedLoop)>> {
-    let of_image = || view.executed().filter(|f| f.image.identity == image.identity);
+fn select_hottest<'a, 'b>(
+    view: &'b ProfileView<'a>,
+    image: &ImageProfile,
+    job: &LoopsArguments,
+) -> Result<Vec<(&'b Function<'a>, WeightedLoop)>> {
+    let of_image = || view.executed_instructions().filter(|f| f.image.identity == image.identity);
     let wanted = |f: &&Function| job.function.as_ref().is_none_or(|name| f.name.matches(name));
     if let Some(name) = job.function.as_ref().filter(|_| !of_image().any(|f| wanted(&f))) {
         bail!("no function `{name}` was executed in {}. To list the executed functions, run `trodden report`", job.program.display());
@@ -146,7 +150,7 @@ fn load_frame(image: &InstrumentedImage, unit: Identity) -> Result<Frame> {
     if let Some(frame) = own.filter(|f| f.has_bitcode()) {
         return Ok(frame.clone());
     }
-    let store = context().store()?;
+    let store = driver_context().store()?;
     let found = store.get(unit)?.or_else(|| own.cloned());
     found.with_context(|| {
         format!("unit {unit} is neither in the program nor in the unit cache {}. Rebuild the program", store.root().display())
@@ -157,38 +161,38 @@ fn compare_versions(function: &Function, found: &WeightedLoop, assembly: &Assemb
     let side = |text: &machine::MachineFunctions| -> Result<LoopCode> {
         let code = text.get(function.map.plain_name());
         let code =
-            code.with_context(|| format!("the assembly of {} has no function {}", function.units_map().source, function.name.full))?;
+            code.with_context(|| format!("the assembly of {} has no function {}", function.unit_map().source, function.name.full))?;
         Ok(LoopCode::new(code, &pair::CountedGraph::new(function.map, &function.paths, &assembly.labels), &found.part))
     };
     let (plain, counted) = (side(&assembly.plain)?, side(&assembly.counted)?);
-    let block = |place: LoopPlace| HotBlock {
+    let block = |place: LoopCodePlace| HotBlock {
         place,
         line: line_of(function, place),
         plain_executions: plain.executions(place),
         counted_executions: counted.executions(place),
-        lines: pair::align(&plain.instructions(place), &counted.instructions(place)),
+        lines: pair::align_instructions(&plain.instructions(place), &counted.instructions(place)),
     };
     let mut blocks: Vec<HotBlock> = pair::list_places(&plain, &counted).into_iter().map(block).collect();
     blocks.retain(|b| !b.lines.is_empty());
     let iterations = found.iterations.max(1) as f64;
     Ok(HotLoop {
         function: function.name.full.clone(),
-        source: function.units_map().source.clone(),
-        line: line_of(function, LoopPlace::Block(found.header)),
+        source: function.unit_map().source.clone(),
+        line: line_of(function, LoopCodePlace::Block(found.header)),
         header: found.header,
         iterations: found.iterations,
         share: found.weight as f64 / all.max(1) as f64,
-        plain: plain.executed() as f64 / iterations,
-        counted: counted.executed() as f64 / iterations,
+        plain: plain.executed_instructions() as f64 / iterations,
+        counted: counted.executed_instructions() as f64 / iterations,
         blocks,
     })
 }
 
 /// Returns the first source line of a block. For an edge, returns that of the branch at which the edge starts.
-fn line_of(function: &Function, place: LoopPlace) -> Option<u32> {
+fn line_of(function: &Function, place: LoopCodePlace) -> Option<u32> {
     let (block, branch) = match place {
-        LoopPlace::Block(block) | LoopPlace::Landing(block) => (function.map.blocks.get(block as usize)?, None),
-        LoopPlace::Edge(from, _) => (function.map.blocks.get(from as usize)?, function.map.blocks.get(from as usize)?.branch),
+        LoopCodePlace::Block(block) | LoopCodePlace::Landing(block) => (function.map.blocks.get(block as usize)?, None),
+        LoopCodePlace::Edge(from, _) => (function.map.blocks.get(from as usize)?, function.map.blocks.get(from as usize)?.branch),
     };
     branch.iter().chain(&block.positions).map(|p| p.line).find(|line| *line > 0)
 }

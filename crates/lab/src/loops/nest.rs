@@ -33,13 +33,13 @@ impl LoopBlocks {
         LoopBlocks { header, own: all.clone(), all }
     }
 
-    pub fn owns_block(&self, block: u32) -> bool {
+    pub fn is_own_block(&self, block: u32) -> bool {
         self.own.contains(&block)
     }
 
     /// Returns true if an edge is in this loop, and at least one of its ends is in no inner loop.
-    pub fn owns_edge(&self, from: u32, to: u32) -> bool {
-        self.all.contains(&from) && self.all.contains(&to) && (self.owns_block(from) || self.owns_block(to))
+    pub fn is_own_edge(&self, from: u32, to: u32) -> bool {
+        self.all.contains(&from) && self.all.contains(&to) && (self.is_own_block(from) || self.is_own_block(to))
     }
 }
 
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(headers_and_own_blocks(7, &edges), [(1, vec![1, 5]), (2, vec![2]), (3, vec![3, 4])]);
         assert_eq!(headers_and_own_blocks(3, &[(0, 1), (1, 2)]), []);
         let outer = &find_loops(7, &edges)[0];
-        assert!(outer.owns_edge(5, 1) && outer.owns_edge(4, 5) && !outer.owns_edge(3, 4) && !outer.owns_edge(5, 6));
+        assert!(outer.is_own_edge(5, 1) && outer.is_own_edge(4, 5) && !outer.is_own_edge(3, 4) && !outer.is_own_edge(5, 6));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Maps machine blocks to blocks of the graph, and aligns the instructions of both versions.
 
-use super::LoopPlace;
+use super::LoopCodePlace;
 use super::compile::AssemblyBlockNames;
 use super::machine::MachineBlock;
 use super::nest::LoopBlocks;
@@ -49,12 +49,12 @@ impl CountedGraph {
 
 #[derive(Debug, Default)]
 pub struct LoopCode {
-    parts: Vec<PlacedCode>,
+    parts: Vec<CodeInLoopPlace>,
 }
 
 #[derive(Debug)]
-struct PlacedCode {
-    place: LoopPlace,
+struct CodeInLoopPlace {
+    place: LoopCodePlace,
     executions: u64,
     instructions: Vec<String>,
 }
@@ -69,38 +69,38 @@ impl LoopCode {
         let present: BTreeSet<u32> = named.iter().flatten().copied().collect();
         let mut side = LoopCode::default();
         for (at, block) in code.iter().enumerate() {
-            let from = nearest_named(at, &named, |at| &before[at]);
+            let from = nearest_named_blocks(at, &named, |at| &before[at]);
             let place = match named[at] {
-                Some(own) => part.owns_block(own).then(|| (LoopPlace::Block(own), graph.executions_from(own, &from))),
+                Some(own) => part.is_own_block(own).then(|| (LoopCodePlace::Block(own), graph.executions_from(own, &from))),
                 None => {
-                    let to = nearest_named(at, &named, |at| &code[at].next);
+                    let to = nearest_named_blocks(at, &named, |at| &code[at].next);
                     let place = graph.place_between(&from, &to, part).or_else(|| graph.place_around_duplicate(&from, &to, part, &present));
                     place.or_else(|| graph.place_landing(&from, &to, part))
                 }
             };
             if let Some((place, executions)) = place {
-                side.parts.push(PlacedCode { place, executions, instructions: block.instructions.clone() });
+                side.parts.push(CodeInLoopPlace { place, executions, instructions: block.instructions.clone() });
             }
         }
         side
     }
 
-    pub fn executions(&self, place: LoopPlace) -> u64 {
+    pub fn executions(&self, place: LoopCodePlace) -> u64 {
         self.parts.iter().filter(|p| p.place == place).map(|p| p.executions).max().unwrap_or(0)
     }
 
-    pub fn instructions(&self, place: LoopPlace) -> Vec<&str> {
+    pub fn instructions(&self, place: LoopCodePlace) -> Vec<&str> {
         self.parts.iter().filter(|p| p.place == place).flat_map(|p| p.instructions.iter().map(String::as_str)).collect()
     }
 
     /// Returns the number of machine instructions that were executed in the loop.
-    pub fn executed(&self) -> u128 {
+    pub fn executed_instructions(&self) -> u128 {
         self.parts.iter().map(|p| u128::from(p.executions) * p.instructions.len() as u128).sum()
     }
 }
 
 /// Returns the nearest named blocks that are reached through unnamed ones.
-fn nearest_named<'a>(start: usize, named: &[Option<u32>], next: impl Fn(usize) -> &'a Vec<usize>) -> BTreeSet<u32> {
+fn nearest_named_blocks<'a>(start: usize, named: &[Option<u32>], next: impl Fn(usize) -> &'a Vec<usize>) -> BTreeSet<u32> {
     let (mut found, mut seen, mut work) = (BTreeSet::new(), BTreeSet::from([start]), vec![start]);
     while let Some(at) = work.pop() {
         for block in next(at) {
@@ -128,11 +128,11 @@ impl CountedGraph {
 
     /// Assigns an unnamed block to the hottest edge in the loop from one of its named predecessors to one of its named successors. Its
     /// executions are the sum over all such edges.
-    fn place_between(&self, from: &BTreeSet<u32>, to: &BTreeSet<u32>, part: &LoopBlocks) -> Option<(LoopPlace, u64)> {
-        let pairs = from.iter().flat_map(|f| to.iter().map(move |t| (*f, *t))).filter(|(f, t)| part.owns_edge(*f, *t));
+    fn place_between(&self, from: &BTreeSet<u32>, to: &BTreeSet<u32>, part: &LoopBlocks) -> Option<(LoopCodePlace, u64)> {
+        let pairs = from.iter().flat_map(|f| to.iter().map(move |t| (*f, *t))).filter(|(f, t)| part.is_own_edge(*f, *t));
         let on: Vec<((u32, u32), u64)> = pairs.filter_map(|pair| Some((pair, *self.edges.get(&pair)?))).collect();
         let (edge, _) = on.iter().max_by_key(|(_, count)| *count)?;
-        Some((LoopPlace::Edge(edge.0, edge.1), on.iter().map(|(_, count)| count).sum()))
+        Some((LoopCodePlace::Edge(edge.0, edge.1), on.iter().map(|(_, count)| count).sum()))
     }
 
     /// Like `place_between`, for an unnamed block beside a block that has no code of its own, because it was duplicated into its
@@ -144,30 +144,31 @@ impl CountedGraph {
         to: &BTreeSet<u32>,
         part: &LoopBlocks,
         present: &BTreeSet<u32>,
-    ) -> Option<(LoopPlace, u64)> {
-        let is_duplicated =
-            |block: &u32| part.owns_block(*block) && !present.contains(block) && to.iter().any(|t| self.edges.contains_key(&(*block, *t)));
+    ) -> Option<(LoopCodePlace, u64)> {
+        let is_duplicated = |block: &u32| {
+            part.is_own_block(*block) && !present.contains(block) && to.iter().any(|t| self.edges.contains_key(&(*block, *t)))
+        };
         let duplicated = self.edges.keys().filter(|(f, _)| from.contains(f)).map(|(_, l)| *l).filter(is_duplicated).min()?;
         let into: Vec<(u32, u32)> = self.edges.keys().copied().filter(|(_, t)| *t == duplicated).collect();
         let all_come = into.iter().all(|(f, _)| from.contains(f));
         let sides = if all_come { to.iter().map(|t| (duplicated, *t)).collect() } else { into };
-        let wanted = |(f, t): &(u32, u32)| part.owns_edge(*f, *t) && (all_come || from.contains(f));
+        let wanted = |(f, t): &(u32, u32)| part.is_own_edge(*f, *t) && (all_come || from.contains(f));
         let on: Vec<((u32, u32), u64)> = sides.into_iter().filter(wanted).filter_map(|e| Some((e, *self.edges.get(&e)?))).collect();
         let (edge, _) = on.iter().max_by_key(|(edge, count)| (*count, *edge))?;
-        Some((LoopPlace::Edge(edge.0, edge.1), on.iter().map(|(_, count)| count).sum()))
+        Some((LoopCodePlace::Edge(edge.0, edge.1), on.iter().map(|(_, count)| count).sum()))
     }
 
     /// Assigns a block before `to` that no direct branch reaches to the landing block of indirect branches, because it cannot be anything
     /// else.
-    fn place_landing(&self, from: &BTreeSet<u32>, to: &BTreeSet<u32>, part: &LoopBlocks) -> Option<(LoopPlace, u64)> {
-        let landed = to.iter().filter(|t| from.is_empty() && part.owns_block(**t)).find_map(|t| Some((*t, *self.unseen.get(t)?)));
-        landed.map(|(to, count)| (LoopPlace::Landing(to), count))
+    fn place_landing(&self, from: &BTreeSet<u32>, to: &BTreeSet<u32>, part: &LoopBlocks) -> Option<(LoopCodePlace, u64)> {
+        let landed = to.iter().filter(|t| from.is_empty() && part.is_own_block(**t)).find_map(|t| Some((*t, *self.unseen.get(t)?)));
+        landed.map(|(to, count)| (LoopCodePlace::Landing(to), count))
     }
 }
 
 /// Returns the places that have code in either version: first those of the plain version in layout order, then the others.
-pub fn list_places(plain: &LoopCode, counted: &LoopCode) -> Vec<LoopPlace> {
-    let mut all: Vec<LoopPlace> = Vec::new();
+pub fn list_places(plain: &LoopCode, counted: &LoopCode) -> Vec<LoopCodePlace> {
+    let mut all: Vec<LoopCodePlace> = Vec::new();
     for part in plain.parts.iter().chain(&counted.parts) {
         if !all.contains(&part.place) {
             all.push(part.place);
@@ -178,14 +179,14 @@ pub fn list_places(plain: &LoopCode, counted: &LoopCode) -> Vec<LoopPlace> {
 
 /// A line with two columns: an instruction of each version, or an instruction of only one of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct LinePair {
+pub struct InstructionPair {
     pub plain: Option<String>,
     pub counted: Option<String>,
 }
 
 /// Aligns the instructions of both versions with the highest total similarity. Similarity is highest for equal instructions, lower if only
 /// registers and labels differ, and lowest if only the mnemonics are equal.
-pub fn align(plain: &[&str], counted: &[&str]) -> Vec<LinePair> {
+pub fn align_instructions(plain: &[&str], counted: &[&str]) -> Vec<InstructionPair> {
     let (rows, columns) = (plain.len(), counted.len());
     let at = |row: usize, column: usize| row * (columns + 1) + column;
     // `best[at(r, c)]` is the highest total similarity of the instructions from r and c to the ends.
@@ -212,7 +213,10 @@ pub fn align(plain: &[&str], counted: &[&str]) -> Vec<LinePair> {
         let both = r < rows && c < columns && similarity(r, c) > 0 && best[at(r, c)] == similarity(r, c) + best[at(r + 1, c + 1)];
         let first = !both && r < rows && (c == columns || best[at(r, c)] == best[at(r + 1, c)]);
         let (takes_plain, takes_counted) = (both || first, both || !first);
-        lines.push(LinePair { plain: takes_plain.then(|| plain[r].to_owned()), counted: takes_counted.then(|| counted[c].to_owned()) });
+        lines.push(InstructionPair {
+            plain: takes_plain.then(|| plain[r].to_owned()),
+            counted: takes_counted.then(|| counted[c].to_owned()),
+        });
         r += usize::from(takes_plain);
         c += usize::from(takes_counted);
     }
@@ -241,8 +245,8 @@ mod tests {
     use super::*;
 
     fn pairs(plain: &[&str], counted: &[&str]) -> Vec<String> {
-        let mark = |line: LinePair| format!("{}|{}", line.plain.unwrap_or_default(), line.counted.unwrap_or_default());
-        align(plain, counted).into_iter().map(mark).collect()
+        let mark = |line: InstructionPair| format!("{}|{}", line.plain.unwrap_or_default(), line.counted.unwrap_or_default());
+        align_instructions(plain, counted).into_iter().map(mark).collect()
     }
 
     #[test]
@@ -268,7 +272,7 @@ mod tests {
         for seed in 0..200usize {
             let list = |from: usize| (0..(seed + from) % 7).map(|i| words[(seed * 7 + i * i + from) % 5]).collect::<Vec<_>>();
             let (plain, counted) = (list(1), list(3));
-            let lines = align(&plain, &counted);
+            let lines = align_instructions(&plain, &counted);
             assert_eq!(lines.iter().filter_map(|l| l.plain.as_deref()).collect::<Vec<_>>(), plain);
             assert_eq!(lines.iter().filter_map(|l| l.counted.as_deref()).collect::<Vec<_>>(), counted);
         }
@@ -284,8 +288,8 @@ mod tests {
         let edges = HashMap::from([((0, 1), 30), ((0, 2), 70), ((1, 2), 30), ((2, 0), 99)]);
         let graph = CountedGraph { blocks: HashMap::new(), executions: vec![100, 30, 100], edges, unseen: HashMap::new() };
         let (part, present, to) = (LoopBlocks::new(0, &[0, 1, 2]), BTreeSet::from([0, 1]), BTreeSet::from([0]));
-        assert_eq!(graph.place_around_duplicate(&BTreeSet::from([0]), &to, &part, &present), Some((LoopPlace::Edge(0, 2), 70)));
-        assert_eq!(graph.place_around_duplicate(&BTreeSet::from([0, 1]), &to, &part, &present), Some((LoopPlace::Edge(2, 0), 99)));
+        assert_eq!(graph.place_around_duplicate(&BTreeSet::from([0]), &to, &part, &present), Some((LoopCodePlace::Edge(0, 2), 70)));
+        assert_eq!(graph.place_around_duplicate(&BTreeSet::from([0, 1]), &to, &part, &present), Some((LoopCodePlace::Edge(2, 0), 99)));
         assert_eq!(graph.place_around_duplicate(&BTreeSet::from([0]), &to, &part, &BTreeSet::from([0, 1, 2])), None, "it has code");
     }
 
@@ -316,8 +320,8 @@ mod tests {
             machine_block(None, 1, &[2]),
         ];
         let side = LoopCode::new(&code, &graph, &LoopBlocks::new(1, &[1, 2]));
-        let parts: Vec<(LoopPlace, u64)> = side.parts.iter().map(|p| (p.place, p.executions)).collect();
-        assert_eq!(parts, [(LoopPlace::Block(1), 11), (LoopPlace::Block(2), 10), (LoopPlace::Edge(2, 1), 10)]);
-        assert_eq!(side.executed(), 11 * 2 + 10 * 3 + 10);
+        let parts: Vec<(LoopCodePlace, u64)> = side.parts.iter().map(|p| (p.place, p.executions)).collect();
+        assert_eq!(parts, [(LoopCodePlace::Block(1), 11), (LoopCodePlace::Block(2), 10), (LoopCodePlace::Edge(2, 1), 10)]);
+        assert_eq!(side.executed_instructions(), 11 * 2 + 10 * 3 + 10);
     }
 }

@@ -1,10 +1,10 @@
 //! Renders hot loops as text.
 
-use super::pair::LinePair;
-use super::{HotBlock, HotLoop, LoopPlace, LoopsDocument};
+use super::pair::InstructionPair;
+use super::{HotBlock, HotLoop, LoopCodePlace, LoopsDocument};
 use std::fmt::Write;
 use trodden_report::escape;
-use trodden_report::paint::{COUNT, DIM, NAME, OTHER, Painter, TITLE, fit, width};
+use trodden_report::paint::{COUNT, DIM, NAME, OTHER_OUTCOME, Painter, TITLE, truncate_text, width};
 use trodden_report::words::plural;
 
 const MAX_COLUMN_WIDTH: usize = 46;
@@ -61,13 +61,13 @@ fn select_hottest_blocks(blocks: &[HotBlock], max_blocks: usize) -> Vec<&HotBloc
 
 fn append_block(out: &mut String, painter: Painter, of: &HotLoop, block: &HotBlock) {
     let what = match block.place {
-        LoopPlace::Block(block) => format!("block {block}"),
-        LoopPlace::Edge(from, to) => format!("edge {from} -> {to}"),
-        LoopPlace::Landing(to) => format!("indirect branches to block {to}"),
+        LoopCodePlace::Block(block) => format!("block {block}"),
+        LoopCodePlace::Edge(from, to) => format!("edge {from} -> {to}"),
+        LoopCodePlace::Landing(to) => format!("indirect branches to block {to}"),
     };
     let line = block.line.map_or(String::new(), |l| format!(", line {l}"));
     let per = |executions: u64| executions as f64 / of.iterations.max(1) as f64;
-    let counts = |side: fn(&LinePair) -> bool| block.lines.iter().filter(|l| side(l)).count();
+    let counts = |side: fn(&InstructionPair) -> bool| block.lines.iter().filter(|l| side(l)).count();
     let (plain, counted) = (counts(|l| l.plain.is_some()), counts(|l| l.counted.is_some()));
     let times = match (per(block.plain_executions), per(block.counted_executions)) {
         (left, right) if left == right => format!("{left:.3}"),
@@ -81,15 +81,15 @@ fn append_block(out: &mut String, painter: Painter, of: &HotLoop, block: &HotBlo
     out.push('\n');
 }
 
-fn format_columns(painter: Painter, line: &LinePair, widest: usize) -> String {
+fn format_columns(painter: Painter, line: &InstructionPair, widest: usize) -> String {
     let side = |text: &Option<String>| escape::escape_line(text.as_deref().unwrap_or_default());
-    let left = fit(&side(&line.plain), widest);
+    let left = truncate_text(&side(&line.plain), widest);
     let left = format!("{left}{}", " ".repeat(widest.saturating_sub(width(&left))));
     let right = side(&line.counted);
     let (mark, left, right) = match (&line.plain, &line.counted) {
         (Some(_), Some(_)) => (' ', left, right),
         (Some(_), None) => ('-', painter.paint(DIM, &left), String::new()),
-        _ => ('+', left, painter.paint(OTHER, &right)),
+        _ => ('+', left, painter.paint(OTHER_OUTCOME, &right)),
     };
     format!("     {left}  {mark} {right}").trim_end().to_owned()
 }
@@ -100,10 +100,12 @@ mod tests {
 
     #[test]
     fn columns_are_separated_by_marks() {
-        let line =
-            |plain: Option<&str>, counted: Option<&str>| LinePair { plain: plain.map(str::to_owned), counted: counted.map(str::to_owned) };
+        let line = |plain: Option<&str>, counted: Option<&str>| InstructionPair {
+            plain: plain.map(str::to_owned),
+            counted: counted.map(str::to_owned),
+        };
         let blocks = vec![HotBlock {
-            place: LoopPlace::Block(4),
+            place: LoopCodePlace::Block(4),
             line: Some(7),
             plain_executions: 10,
             counted_executions: 10,

@@ -36,7 +36,7 @@ fn default_counter_bits() -> u8 {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Configuration {
+pub struct SweepConfiguration {
     pub preset: MappingPreset,
     pub extensions: u16,
     pub detector: DetectorParameters,
@@ -72,7 +72,7 @@ impl SweepExperiment {
         }
     }
 
-    pub fn configurations(&self, folder: &Path, combinations: &[Vec<usize>]) -> Result<Vec<Configuration>> {
+    pub fn configurations(&self, folder: &Path, combinations: &[Vec<usize>]) -> Result<Vec<SweepConfiguration>> {
         let base = base_configuration(self, folder)?;
         combinations.iter().map(|c| apply_levels(self, &base, c)).collect()
     }
@@ -90,7 +90,7 @@ fn parse_metric(name: &str, model: ProcessorModel) -> Result<Metric> {
     Ok(Metric::Event(event as usize))
 }
 
-fn base_configuration(experiment: &SweepExperiment, folder: &Path) -> Result<Configuration> {
+fn base_configuration(experiment: &SweepExperiment, folder: &Path) -> Result<SweepConfiguration> {
     let processor = match &experiment.processor {
         Some(file) => read_processor(&folder.join(file))?,
         None => ProcessorParameters::default(),
@@ -98,10 +98,10 @@ fn base_configuration(experiment: &SweepExperiment, folder: &Path) -> Result<Con
     let mapping = OperationMapping::preset(MappingPreset::BallLarus, 1);
     let detector =
         DetectorParameters { counter_width: CounterWidth::new(experiment.counter_bits)?, ..DetectorParameters::published(mapping) };
-    Ok(Configuration { preset: MappingPreset::BallLarus, extensions: 1, detector, table: TableParameters::PUBLISHED, processor })
+    Ok(SweepConfiguration { preset: MappingPreset::BallLarus, extensions: 1, detector, table: TableParameters::PUBLISHED, processor })
 }
 
-fn apply_levels(experiment: &SweepExperiment, base: &Configuration, levels: &[usize]) -> Result<Configuration> {
+fn apply_levels(experiment: &SweepExperiment, base: &SweepConfiguration, levels: &[usize]) -> Result<SweepConfiguration> {
     let mut configuration = base.clone();
     for ((name, values), level) in experiment.factors.iter().zip(levels) {
         let value = &values[*level];
@@ -115,7 +115,7 @@ fn apply_levels(experiment: &SweepExperiment, base: &Configuration, levels: &[us
     Ok(configuration)
 }
 
-fn set_factor(configuration: &mut Configuration, name: &str, value: &toml::Value) -> Result<()> {
+fn set_factor(configuration: &mut SweepConfiguration, name: &str, value: &toml::Value) -> Result<()> {
     let number = || value.as_integer().and_then(|n| usize::try_from(n).ok()).context("expected a number");
     let word = || value.as_str().context("expected a string");
     match name {

@@ -6,9 +6,9 @@ use std::fmt::Write;
 use trodden_hardware::character::PathCharacteristics;
 
 /// Colours that are distinguishable without colour vision (Okabe and Ito).
-pub const COLOURS: [&str; 8] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#8a8f98"];
-const WIDTH: f64 = 560.0;
-const HEIGHT: f64 = 220.0;
+pub const SERIES_COLOURS: [&str; 8] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#8a8f98"];
+const PLOT_WIDTH: f64 = 560.0;
+const PLOT_HEIGHT: f64 = 220.0;
 const LEFT_MARGIN: f64 = 44.0;
 const TOP_MARGIN: f64 = 16.0;
 
@@ -16,7 +16,7 @@ const TOP_MARGIN: f64 = 16.0;
 type PlottedLine = (String, Vec<(f64, f64)>);
 
 #[derive(Clone, Copy, PartialEq)]
-enum Axis {
+enum PlotAxis {
     /// Linear, from 0.
     Linear,
     /// Logarithmic, from 1.
@@ -41,7 +41,7 @@ pub fn plot_slowdown_by_queue(results: &SweepResults, page: &mut String) {
         };
         let line = |(source, name): (usize, &String)| (name.clone(), (0..sizes.len()).filter_map(|level| point(source, level)).collect());
         let lines: Vec<PlottedLine> = results.sources.iter().enumerate().map(line).collect();
-        append_plot(title, "entries", &lines, Axis::Linear, page);
+        append_plot(title, "entries", &lines, PlotAxis::Linear, page);
     }
 }
 
@@ -57,14 +57,14 @@ pub fn plot_path_statistics(results: &SweepResults, page: &mut String) {
         }
     };
     let instructions = of_each(&skew("instructions-executed"));
-    append_plot("Instructions on the hottest paths, percent", "paths", &instructions, Axis::Logarithmic, page);
+    append_plot("Instructions on the hottest paths, percent", "paths", &instructions, PlotAxis::Logarithmic, page);
     let names: Vec<String> = results.characters.first().map(|c| c.skew.iter().map(|s| s.metric.clone()).collect()).unwrap_or_default();
     if names.len() > 2 {
         let means: Vec<PlottedLine> = names.iter().map(|name| (name.clone(), mean_distribution(&of_each(&skew(name))))).collect();
-        append_plot("Each metric on the hottest paths, mean of all sources, percent", "paths", &means, Axis::Logarithmic, page);
+        append_plot("Each metric on the hottest paths, mean of all sources, percent", "paths", &means, PlotAxis::Logarithmic, page);
     }
     let lengths = of_each(&|c| c.lengths.iter().map(|p| (p.branches as f64, p.percent)).collect());
-    append_plot("Instructions on paths of at most N branches, percent", "branches", &lengths, Axis::Linear, page);
+    append_plot("Instructions on paths of at most N branches, percent", "branches", &lengths, PlotAxis::Linear, page);
 }
 
 /// Averages cumulative distributions. A distribution that ends early keeps the value of its last point.
@@ -77,7 +77,7 @@ fn mean_distribution(lines: &[PlottedLine]) -> Vec<(f64, f64)> {
     at.into_iter().map(|x| (x, lines.iter().map(|(_, points)| of(points, x)).sum::<f64>() / lines.len() as f64)).collect()
 }
 
-fn append_plot(title: &str, unit: &str, lines: &[PlottedLine], axis: Axis, page: &mut String) {
+fn append_plot(title: &str, unit: &str, lines: &[PlottedLine], axis: PlotAxis, page: &mut String) {
     let points = || lines.iter().flat_map(|(_, points)| points);
     let max_x = points().map(|p| p.0).fold(0.0, f64::max);
     let max_y = points().map(|p| p.1).fold(0.0, f64::max);
@@ -88,14 +88,14 @@ fn append_plot(title: &str, unit: &str, lines: &[PlottedLine], axis: Axis, page:
     let decades = max_x.log10().ceil().max(1.0);
     let x = |v: f64| {
         let fraction = match axis {
-            Axis::Linear => v / max_x,
-            Axis::Logarithmic => v.max(1.0).log10() / decades,
+            PlotAxis::Linear => v / max_x,
+            PlotAxis::Logarithmic => v.max(1.0).log10() / decades,
         };
-        LEFT_MARGIN + WIDTH * fraction
+        LEFT_MARGIN + PLOT_WIDTH * fraction
     };
-    let y = |v: f64| TOP_MARGIN + HEIGHT * (1.0 - v.clamp(0.0, top) / top);
-    let height = TOP_MARGIN + HEIGHT + 44.0 + 18.0 * lines.len() as f64;
-    let width = LEFT_MARGIN + WIDTH + 30.0;
+    let y = |v: f64| TOP_MARGIN + PLOT_HEIGHT * (1.0 - v.clamp(0.0, top) / top);
+    let height = TOP_MARGIN + PLOT_HEIGHT + 44.0 + 18.0 * lines.len() as f64;
+    let width = LEFT_MARGIN + PLOT_WIDTH + 30.0;
     let _ = write!(
         page,
         "<h2>{title}</h2><div class=scroll tabindex=0><svg role=img aria-label=\"{title}\" viewBox=\"0 0 {width} {height}\" width={width} \
@@ -104,17 +104,22 @@ fn append_plot(title: &str, unit: &str, lines: &[PlottedLine], axis: Axis, page:
     );
     for step in 0..=4 {
         let v = top * f64::from(step) / 4.0;
-        let _ = write!(page, "<line class=grid x1={LEFT_MARGIN} x2={} y1={1} y2={1} />", LEFT_MARGIN + WIDTH, y(v));
+        let _ = write!(page, "<line class=grid x1={LEFT_MARGIN} x2={} y1={1} y2={1} />", LEFT_MARGIN + PLOT_WIDTH, y(v));
         let _ = write!(page, "<text class=faint text-anchor=end x={} y={}>{v}</text>", LEFT_MARGIN - 6.0, y(v) + 4.0);
     }
     let ticks: Vec<f64> = match axis {
-        Axis::Linear => (0..=4).map(|step| max_x * f64::from(step) / 4.0).collect(),
-        Axis::Logarithmic => (0..=decades as i32).map(|power| 10f64.powi(power)).collect(),
+        PlotAxis::Linear => (0..=4).map(|step| max_x * f64::from(step) / 4.0).collect(),
+        PlotAxis::Logarithmic => (0..=decades as i32).map(|power| 10f64.powi(power)).collect(),
     };
     for tick in ticks {
-        let _ = write!(page, "<text class=faint text-anchor=middle x={} y={}>{tick}</text>", x(tick), TOP_MARGIN + HEIGHT + 16.0);
+        let _ = write!(page, "<text class=faint text-anchor=middle x={} y={}>{tick}</text>", x(tick), TOP_MARGIN + PLOT_HEIGHT + 16.0);
     }
-    let _ = write!(page, "<text class=faint text-anchor=end x={} y={}>{unit}</text>", LEFT_MARGIN + WIDTH, TOP_MARGIN + HEIGHT + 30.0);
+    let _ = write!(
+        page,
+        "<text class=faint text-anchor=end x={} y={}>{unit}</text>",
+        LEFT_MARGIN + PLOT_WIDTH,
+        TOP_MARGIN + PLOT_HEIGHT + 30.0
+    );
     for (number, line) in lines.iter().enumerate() {
         append_line(line, number, unit, &|(a, b)| (x(a), y(b)), page);
     }
@@ -123,7 +128,7 @@ fn append_plot(title: &str, unit: &str, lines: &[PlottedLine], axis: Axis, page:
 
 /// Draws a line with its points, and its name below the plot. `place` converts a point to page coordinates.
 fn append_line((name, points): &PlottedLine, number: usize, unit: &str, place: &dyn Fn((f64, f64)) -> (f64, f64), page: &mut String) {
-    let colour = COLOURS[number % COLOURS.len()];
+    let colour = SERIES_COLOURS[number % SERIES_COLOURS.len()];
     let path: Vec<String> = points.iter().map(|p| place(*p)).map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
     let _ = write!(page, "<polyline stroke=\"{colour}\" points=\"{}\" />", path.join(" "));
     for (a, b) in points {
@@ -131,7 +136,7 @@ fn append_line((name, points): &PlottedLine, number: usize, unit: &str, place: &
         let (x, y) = place((*a, *b));
         let _ = write!(page, "<circle fill=\"{colour}\" r=2.6 cx={x:.1} cy={y:.1}><title>{label}</title></circle>");
     }
-    let at = TOP_MARGIN + HEIGHT + 50.0 + 18.0 * number as f64;
+    let at = TOP_MARGIN + PLOT_HEIGHT + 50.0 + 18.0 * number as f64;
     let _ = write!(page, "<rect x={LEFT_MARGIN} y={} width=12 height=12 fill=\"{colour}\" />", at - 10.0);
     let _ = write!(page, "<text x={} y={at}>{}</text>", LEFT_MARGIN + 18.0, escape_html(name));
 }

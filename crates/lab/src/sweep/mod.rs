@@ -10,9 +10,9 @@ mod page;
 mod parquet;
 mod results;
 
-use self::experiment::{Configuration, SweepExperiment, format_level};
+use self::experiment::{SweepConfiguration, SweepExperiment, format_level};
 use self::results::{SweepOutcome, SweepResults, sort_by_rank};
-use crate::cli::Sweep;
+use crate::cli::SweepArguments;
 use anyhow::{Context, Result, bail};
 use std::collections::VecDeque;
 use std::fs;
@@ -28,7 +28,7 @@ use trodden_hardware::{Metric, ProfilerParameters, SimulationLane, StackRepair};
 use trodden_trace::simulation::{SourceFormat, open_file_or_trace};
 use trodden_trace::sources::{EventBatch, SourceDetail};
 
-pub fn run(job: &Sweep) -> Result<ExitCode> {
+pub fn run(job: &SweepArguments) -> Result<ExitCode> {
     let text = fs::read_to_string(&job.experiment).with_context(|| format!("cannot read {}", job.experiment.display()))?;
     let experiment: SweepExperiment =
         toml::from_str(&text).with_context(|| format!("{} is not a valid experiment file", job.experiment.display()))?;
@@ -118,13 +118,13 @@ fn run_experiment(experiment: &SweepExperiment, folder: &Path, window: u64) -> R
 const MAX_MEMORY_BYTES: u64 = 2 << 30;
 
 /// Configurations (by index) that share a detector and a processor model ("lane").
-struct LaneGroup {
+struct SweepLaneGroup {
     members: Vec<usize>,
     lane: SimulationLane,
 }
 
 struct SweepJob<'a> {
-    configurations: &'a [Configuration],
+    configurations: &'a [SweepConfiguration],
     metrics: Vec<Metric>,
     model: Option<ProcessorModel>,
     format: SourceFormat,
@@ -136,7 +136,7 @@ struct SweepJob<'a> {
 impl SweepJob<'_> {
     fn new<'a>(
         experiment: &SweepExperiment,
-        configurations: &'a [Configuration],
+        configurations: &'a [SweepConfiguration],
         metrics: Vec<Metric>,
         window: u64,
     ) -> Result<SweepJob<'a>> {
@@ -231,7 +231,7 @@ impl SweepJob<'_> {
     fn form_groups(&self) -> VecDeque<Vec<usize>> {
         let mut members: Vec<Vec<usize>> = Vec::new();
         // If there is a branch queue, the first table affects timing, so such a configuration cannot share its processor model.
-        let shares = |one: &Configuration, other: &Configuration| {
+        let shares = |one: &SweepConfiguration, other: &SweepConfiguration| {
             one.detector == other.detector && (self.model.is_none() || one.processor == other.processor && one.processor.branch_queue == 0)
         };
         let mut memory: Vec<u64> = Vec::new();
@@ -268,17 +268,17 @@ impl SweepJob<'_> {
         self.profiler_parameters(members).table_memory() + self.model.map_or(0, |_| models * processor.memory())
     }
 
-    fn create_group(&self, members: Vec<usize>, repairs: bool) -> Result<LaneGroup> {
+    fn create_group(&self, members: Vec<usize>, repairs: bool) -> Result<SweepLaneGroup> {
         let mut parameters = self.profiler_parameters(&members);
         if !repairs {
             parameters.detector.repair = StackRepair::None;
         }
         let processor = self.configurations[members[0]].processor;
-        Ok(LaneGroup { lane: SimulationLane::new(parameters, self.model.map(|model| (model, processor)))?, members })
+        Ok(SweepLaneGroup { lane: SimulationLane::new(parameters, self.model.map(|model| (model, processor)))?, members })
     }
 }
 
-impl LaneGroup {
+impl SweepLaneGroup {
     fn collect_outcomes(&self, source: usize, place: usize, metric: Metric) -> Vec<SweepOutcome> {
         let timing = self.lane.timing();
         let outcome = |(result, configuration): (trodden_hardware::TableResult, &usize)| SweepOutcome {
@@ -297,12 +297,12 @@ impl LaneGroup {
 }
 
 /// Feeds a batch to all groups, using all processors.
-fn feed_groups(groups: &mut [LaneGroup], batch: &EventBatch) -> Result<()> {
+fn feed_groups(groups: &mut [SweepLaneGroup], batch: &EventBatch) -> Result<()> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(groups.len()).max(1);
     let chunk = groups.len().div_ceil(threads).max(1);
     std::thread::scope(|scope| {
-        let feed = |groups: &mut [LaneGroup]| {
-            let feed = |group: &mut LaneGroup| anyhow::Ok(group.lane.feed(&batch.events, &batch.instructions, &mut |_, _| {})?);
+        let feed = |groups: &mut [SweepLaneGroup]| {
+            let feed = |group: &mut SweepLaneGroup| anyhow::Ok(group.lane.feed(&batch.events, &batch.instructions, &mut |_, _| {})?);
             groups.iter_mut().try_for_each(feed)
         };
         let running: Vec<_> = groups.chunks_mut(chunk).map(|groups| scope.spawn(move || feed(groups))).collect();

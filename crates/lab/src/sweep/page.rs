@@ -1,12 +1,12 @@
 //! The HTML page of an experiment: overlap of each source and configuration, effects of factors, slowdown, and a table of all results. It
 //! is a single file without scripts. Bars are drawn in SVG, and colours follow the reader's light or dark scheme.
 
-use super::lines::{self, COLOURS, axis_range, escape_html};
+use super::lines::{self, SERIES_COLOURS, axis_range, escape_html};
 use super::results::{SweepOutcome, SweepResults, sort_by_rank};
 use std::fmt::Write;
 use trodden_report::words::plural;
 
-const STYLE: &str = "\
+const STYLE_SHEET: &str = "\
 :root{color-scheme:light dark;--ink:#1b1f24;--faint:#667;--line:#d5d9de;--ground:#fff}\
 @media(prefers-color-scheme:dark){:root{--ink:#e6e8eb;--faint:#9aa3ad;--line:#3a4048;--ground:#16191d}}\
 body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem;color:var(--ink);background:var(--ground)}\
@@ -19,9 +19,9 @@ const MAX_BARS: usize = 8;
 const MAX_NAMED_SOURCES: usize = 6;
 
 /// A plot: its title, the value that it shows, and whether that value is the same for all metrics.
-type Plot = (&'static str, fn(&SweepOutcome) -> Option<f64>, bool);
+type ComparedMetricPlot = (&'static str, fn(&SweepOutcome) -> Option<f64>, bool);
 
-const PLOTS: [Plot; 4] = [
+const COMPARED_METRIC_PLOTS: [ComparedMetricPlot; 4] = [
     ("Overlap with the complete profile, percent", |o| o.overlap, false),
     ("Dynamic overlap, mean of all windows, percent", |o| o.dynamic_overlap, false),
     ("Slowdown by the profiler, percent", |o| o.slowdown, true),
@@ -34,13 +34,13 @@ pub fn render_page(results: &SweepResults) -> String {
     let sources = if names.len() > MAX_NAMED_SOURCES { plural(names.len() as u128, "source", "sources") } else { names.join(", ") };
     let mut page = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
-<title>Hot path tables: {sources}</title><style>{STYLE}</style><h1>Hot path tables: {} of {sources}</h1><p>Metrics: {}.{}</p>",
+<title>Hot path tables: {sources}</title><style>{STYLE_SHEET}</style><h1>Hot path tables: {} of {sources}</h1><p>Metrics: {}.{}</p>",
         plural(results.combinations.len() as u128, "configuration", "configurations"),
         metrics.join(", "),
         describe_constants(results)
     );
     render_effects(results, &mut page);
-    for (title, value, is_shared) in PLOTS {
+    for (title, value, is_shared) in COMPARED_METRIC_PLOTS {
         let last = if is_shared { 1 } else { results.metrics.len() };
         for metric in (0..last).filter(|m| results.outcomes.iter().any(|o| o.metric == *m && value(o).is_some())) {
             let of = if is_shared || results.metrics.len() == 1 { String::new() } else { format!(": {}", metrics[metric]) };
@@ -146,7 +146,7 @@ fn bar_groups<'r>(
 }
 
 fn render_plot(results: &SweepResults, title: &str, value: &impl Fn(&SweepOutcome) -> Option<f64>, page: &mut String) {
-    const HEIGHT: f64 = 220.0;
+    const PLOT_HEIGHT: f64 = 220.0;
     const LEFT_MARGIN: f64 = 44.0;
     let shown = select_configurations(results, value);
     let groups = bar_groups(results, &shown, value);
@@ -155,7 +155,7 @@ fn render_plot(results: &SweepResults, title: &str, value: &impl Fn(&SweepOutcom
     let legend = 18.0 * shown.len() as f64;
     let values: Vec<f64> = groups.iter().flat_map(|(_, bars)| bars.iter().flatten().copied()).collect();
     let (low, high) = axis_range(&values);
-    let y = |v: f64| 20.0 + HEIGHT * (1.0 - (v.clamp(low, high) - low) / (high - low));
+    let y = |v: f64| 20.0 + PLOT_HEIGHT * (1.0 - (v.clamp(low, high) - low) / (high - low));
     let _ = write!(page, "<h2>{title}</h2>");
     if shown.len() < results.combinations.len() {
         let _ = write!(page, "<p>The {MAX_BARS} configurations with the highest means; the table below lists all.</p>");
@@ -163,7 +163,7 @@ fn render_plot(results: &SweepResults, title: &str, value: &impl Fn(&SweepOutcom
     if low > 0.0 {
         let _ = write!(page, "<p>The axis begins at {low}.</p>");
     }
-    let (full_width, height) = (width.max(640.0), HEIGHT + 60.0 + legend);
+    let (full_width, height) = (width.max(640.0), PLOT_HEIGHT + 60.0 + legend);
     let _ = write!(
         page,
         "<div class=scroll tabindex=0><svg role=img aria-label=\"{title}\" viewBox=\"0 0 {full_width} {height}\" width={full_width} {}>",
@@ -179,15 +179,15 @@ fn render_plot(results: &SweepResults, title: &str, value: &impl Fn(&SweepOutcom
         for (bar, v) in bars.iter().enumerate().filter_map(|(bar, v)| Some((bar, (*v)?))) {
             let (x, above) = (left + 16.0 * bar as f64, y(v));
             let label = format_levels(results, shown[bar]);
-            let (colour, height) = (COLOURS[bar % COLOURS.len()], y(low) - above);
+            let (colour, height) = (SERIES_COLOURS[bar % SERIES_COLOURS.len()], y(low) - above);
             let _ = write!(page, "<rect x={x} y={above} width=13 height={height} fill=\"{colour}\"><title>{label}: {v:.2}</title></rect>");
         }
         let middle = left + 8.0 * shown.len() as f64;
         let _ = write!(page, "<text text-anchor=middle x={middle} y={}>{}</text>", y(low) + 18.0, escape_html(name));
     }
     for (bar, configuration) in shown.iter().enumerate() {
-        let at = HEIGHT + 56.0 + 18.0 * bar as f64;
-        let colour = COLOURS[bar % COLOURS.len()];
+        let at = PLOT_HEIGHT + 56.0 + 18.0 * bar as f64;
+        let colour = SERIES_COLOURS[bar % SERIES_COLOURS.len()];
         let _ = write!(page, "<rect x={LEFT_MARGIN} y={} width=12 height=12 fill=\"{colour}\" />", at - 10.0);
         let _ = write!(page, "<text x={} y={at}>{}</text>", LEFT_MARGIN + 18.0, format_levels(results, *configuration));
     }

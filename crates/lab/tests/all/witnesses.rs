@@ -5,14 +5,14 @@ use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
 /// Figure 1 of "Distributed program tracing".
-fn figure_1() -> Value {
+fn example_of_figure_1() -> Value {
     json!({"entry": "entry", "exit": "exit", "edges": [
         ["entry", "b1"], ["b1", "b2"], ["b1", "exit"], ["b2", "b3"], ["b2", "b4"], ["b3", "b5"], ["b4", "b5"], ["b5", "b1"]
     ]})
 }
 
 /// Figure 3 of the same paper: `foo` calls `bar` in a loop.
-fn figure_3() -> Value {
+fn example_of_figure_3() -> Value {
     json!({
         "functions": {
             "foo": {"entry": "entry", "exit": "exit", "edges": [["entry", "c1"], ["c1", "c1"], ["c1", "exit"]]},
@@ -23,7 +23,7 @@ fn figure_3() -> Value {
     })
 }
 
-fn with_keys(mut file: Value, more: Value) -> Value {
+fn with_added_keys(mut file: Value, more: Value) -> Value {
     let Value::Object(more) = more else { panic!("an object") };
     file.as_object_mut().unwrap().extend(more);
     file
@@ -51,7 +51,7 @@ fn expect_error(arguments: &str, file: &Value) -> String {
 
 #[test]
 fn unrealizable_distribution_is_explained_by_two_executions() {
-    let file = with_keys(figure_1(), json!({"profiles": [["entry", "b1", "b2", "b5"], ["b3", "exit"], ["b4"]]}));
+    let file = with_added_keys(example_of_figure_1(), json!({"profiles": [["entry", "b1", "b2", "b5"], ["b3", "exit"], ["b4"]]}));
     let found = run_and_parse("witnesses -", &file, 1);
     assert_eq!(found["realizable"], false);
     assert_eq!(found["cost"].as_array().unwrap().len(), 3);
@@ -72,7 +72,7 @@ fn unrealizable_distribution_is_explained_by_two_executions() {
 fn every_strategy_and_placement_is_realizable() {
     for strategy in ["fine", "function", "grouped", "weighted"] {
         for more in ["", " --edges", " --limit 4 --machines 2", " --order given", " --lookahead function"] {
-            for file in [figure_1(), figure_3()] {
+            for file in [example_of_figure_1(), example_of_figure_3()] {
                 let found = run_and_parse(&format!("witnesses - --profiles 3 --strategy {strategy}{more}"), &file, 0);
                 assert!(found["realizable"] == true && found["violations"] == json!([]), "{found}");
                 assert!(found["profiles"].as_array().unwrap().len() >= 3);
@@ -82,7 +82,7 @@ fn every_strategy_and_placement_is_realizable() {
         }
     }
     for placement in ["blocks", "targets", "spanning-tree --edges", "repaired", "exact", "exact --edges"] {
-        run_and_parse(&format!("witnesses - --placement {placement}"), &figure_1(), 0);
+        run_and_parse(&format!("witnesses - --placement {placement}"), &example_of_figure_1(), 0);
     }
     let known = json!({"entry": 0, "exit": 3, "edges": [[0, 1], [0, 2], [1, 2], [1, 3], [2, 3]], "weights": [1, 1, 1, 1, 1]});
     let found = run_and_parse("witnesses - --placement paper", &known, 1);
@@ -93,14 +93,17 @@ fn every_strategy_and_placement_is_realizable() {
 
 #[test]
 fn reconstruction_uses_the_names_of_the_file() {
-    let file = with_keys(figure_1(), json!({"profiles": [["b3", "b2"], ["b4", "b2"]], "traces": [["b2", "b3", "b2"], ["b2", "b2", "b4"]]}));
+    let file = with_added_keys(
+        example_of_figure_1(),
+        json!({"profiles": [["b3", "b2"], ["b4", "b2"]], "traces": [["b2", "b3", "b2"], ["b2", "b2", "b4"]]}),
+    );
     let execution = json!(["entry", "b1", "b2", "b3", "b5", "b1", "b2", "b4", "b5", "b1", "exit"]);
     assert_eq!(run_and_parse("reconstruct -", &file, 0)["execution"], execution);
     // The same distribution with edges as witnesses: 3 is b2 -> b3, and 4 is b2 -> b4.
-    let file = with_keys(figure_1(), json!({"profiles": [[3, 4]], "traces": [[3, 4]]}));
+    let file = with_added_keys(example_of_figure_1(), json!({"profiles": [[3, 4]], "traces": [[3, 4]]}));
     assert_eq!(run_and_parse("reconstruct - --edges", &file, 0)["execution"], execution);
     let traces = json!({"profiles": [[["foo", "c1"], ["bar", 2]]], "traces": [[["foo", "c1"], ["foo", "c1"], ["bar", 2]]]});
-    let found = run_and_parse("reconstruct -", &with_keys(figure_3(), traces), 0);
+    let found = run_and_parse("reconstruct -", &with_added_keys(example_of_figure_3(), traces), 0);
     let bar = |middle: u32| json!([["foo", "c1"], ["bar", 0], ["bar", 1], ["bar", middle], ["bar", 4]]);
     let mut all = vec![json!(["foo", "entry"])];
     [bar(3), bar(2)].iter().for_each(|b| all.extend(b.as_array().unwrap().clone()));
@@ -110,7 +113,7 @@ fn reconstruction_uses_the_names_of_the_file() {
 
 #[test]
 fn ambiguous_execution_is_reconstructed_up_to_the_branch() {
-    let file = with_keys(figure_1(), json!({"profiles": [["b3"], ["b4"]], "traces": [["b3"], ["b4"]]}));
+    let file = with_added_keys(example_of_figure_1(), json!({"profiles": [["b3"], ["b4"]], "traces": [["b3"], ["b4"]]}));
     let found = run_and_parse("reconstruct -", &file, 1);
     assert_eq!(found["realizable"], false);
     assert_eq!(found["execution"], json!(["entry", "b1", "b2"]));
@@ -148,14 +151,15 @@ fn calls_can_end_the_run_and_unwind() {
             execution.as_array().unwrap().iter().filter(|n| profile.as_array().unwrap().contains(n)).cloned().collect()
         };
         let traces: Vec<Vec<Value>> = profiles.as_array().unwrap().iter().map(trace).collect();
-        let found = run_and_parse("reconstruct -", &with_keys(file.clone(), json!({"profiles": profiles, "traces": traces})), 0);
+        let found = run_and_parse("reconstruct -", &with_added_keys(file.clone(), json!({"profiles": profiles, "traces": traces})), 0);
         assert_eq!(found["execution"], execution);
     }
 }
 
 #[test]
 fn truncated_traces_give_the_certain_part() {
-    let file = with_keys(figure_1(), json!({"profiles": [["b3", "b2"], ["b4", "b2"]], "traces": [["b2", "b3", "b2"], ["b2"]]}));
+    let file =
+        with_added_keys(example_of_figure_1(), json!({"profiles": [["b3", "b2"], ["b4", "b2"]], "traces": [["b2", "b3", "b2"], ["b2"]]}));
     let found = run_and_parse("reconstruct - --truncated", &file, 0);
     assert_eq!((&found["truncated"], &found["execution"]), (&json!(true), &json!(["entry", "b1", "b2", "b3", "b5", "b1", "b2"])));
 }
@@ -169,7 +173,7 @@ fn check_paper_reports_both_theorems() {
     let found = run_and_parse("witnesses - --check paper", &file, 0);
     assert_eq!(found["theorems"], json!({"graph": true, "path": true}));
     // After b2, the second and the third profile's traces do not show whether b3 or b4 came first.
-    let file = with_keys(figure_1(), json!({"profiles": [["entry", "b1", "b2", "b5"], ["b3", "exit"], ["b4"]]}));
+    let file = with_added_keys(example_of_figure_1(), json!({"profiles": [["entry", "b1", "b2", "b5"], ["b3", "exit"], ["b4"]]}));
     let found = run_and_parse("witnesses - --check paper", &file, 1);
     assert_eq!((&found["realizable"], &found["theorems"]), (&json!(false), &json!({"graph": false, "path": false})));
 }
@@ -182,21 +186,25 @@ fn invalid_files_are_rejected_with_a_reason() {
     };
     bad("witnesses -", json!([]), "the JSON is not a graph");
     bad("witnesses -", json!({"entry": 0, "edges": []}), "exit");
-    bad("witnesses -", with_keys(figure_1(), json!({"profiles": [["b9"]]})), "node `b9` does not exist");
-    bad("witnesses - --edges", with_keys(figure_1(), json!({"profiles": [[8]]})), "no edge has number 8");
-    bad("witnesses -", with_keys(figure_3(), json!({"profiles": [["c1"]]})), "[FUNCTION, NODE]");
-    bad("witnesses -", with_keys(figure_3(), json!({"main": "baz"})), "function `baz` does not exist");
-    bad("witnesses -", with_keys(figure_3(), json!({"calls": [{"function": "foo", "block": "c1"}]})), "no callee");
-    bad("witnesses -", with_keys(figure_3(), json!({"colour": 1})), "`colour`");
-    bad("witnesses - --limit 1", figure_1(), "Raise --limit");
-    bad("witnesses - --placement spanning-tree", figure_1(), "--edges");
-    bad("reconstruct -", figure_1(), "\"profiles\"");
+    bad("witnesses -", with_added_keys(example_of_figure_1(), json!({"profiles": [["b9"]]})), "node `b9` does not exist");
+    bad("witnesses - --edges", with_added_keys(example_of_figure_1(), json!({"profiles": [[8]]})), "no edge has number 8");
+    bad("witnesses -", with_added_keys(example_of_figure_3(), json!({"profiles": [["c1"]]})), "[FUNCTION, NODE]");
+    bad("witnesses -", with_added_keys(example_of_figure_3(), json!({"main": "baz"})), "function `baz` does not exist");
+    bad("witnesses -", with_added_keys(example_of_figure_3(), json!({"calls": [{"function": "foo", "block": "c1"}]})), "no callee");
+    bad("witnesses -", with_added_keys(example_of_figure_3(), json!({"colour": 1})), "`colour`");
+    bad("witnesses - --limit 1", example_of_figure_1(), "Raise --limit");
+    bad("witnesses - --placement spanning-tree", example_of_figure_1(), "--edges");
+    bad("reconstruct -", example_of_figure_1(), "\"profiles\"");
     let profiles = json!({"profiles": [["b3", "b4"]]});
-    bad("reconstruct -", with_keys(figure_1(), profiles.clone()), "\"traces\"");
-    bad("reconstruct -", with_keys(with_keys(figure_1(), profiles.clone()), json!({"traces": [["b1"]]})), "is not a witness of profile 0");
+    bad("reconstruct -", with_added_keys(example_of_figure_1(), profiles.clone()), "\"traces\"");
     bad(
         "reconstruct -",
-        with_keys(with_keys(figure_1(), profiles), json!({"traces": [[], []]})),
+        with_added_keys(with_added_keys(example_of_figure_1(), profiles.clone()), json!({"traces": [["b1"]]})),
+        "is not a witness of profile 0",
+    );
+    bad(
+        "reconstruct -",
+        with_added_keys(with_added_keys(example_of_figure_1(), profiles), json!({"traces": [[], []]})),
         "one list per profile: expected 1, found 2",
     );
     let straight = json!({"entry": 0, "exit": 1, "edges": [[0, 1]], "profiles": [[0]], "traces": [[0, 0]]});

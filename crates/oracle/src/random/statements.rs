@@ -10,7 +10,7 @@ impl ProgramWriter {
         match self.dice.below(if self.language == RandomLanguage::Cxx { 15 } else { 12 }) {
             0 | 1 => self.write_branch(depth),
             2 => self.write_counted_loop(depth),
-            3 => self.write_open_loop(depth),
+            3 => self.write_uncounted_loop(depth),
             4 => self.write_switch(depth),
             5 if self.may_jump && self.loop_depth == 0 => self.write_forward_jump(depth),
             6 => self.write_call(),
@@ -87,7 +87,7 @@ impl ProgramWriter {
         self.push_line("}");
     }
 
-    fn write_open_loop(&mut self, depth: u32) {
+    fn write_uncounted_loop(&mut self, depth: u32) {
         let condition = self.random_condition();
         if self.dice.chance(50) {
             self.push_line(&format!("while (fuel-- > 0 && ({condition})) {{ a += 3; b = twist(b);"));

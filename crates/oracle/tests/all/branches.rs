@@ -4,21 +4,21 @@
 //! `TRODDEN_ORACLE_SEEDS=FIRST-LAST` selects other programs.
 
 use std::path::Path;
-use trodden_oracle::branches::{BranchFindings, Sampler, check};
+use trodden_oracle::branches::{BranchFindings, BranchSampler, check};
 use trodden_oracle::check::CheckVariant;
 use trodden_oracle::random::{RandomLanguage, program};
-use trodden_oracle::{Toolkit, step};
+use trodden_oracle::{OracleTools, step};
 
 /// Seed of a short program with indirect calls and indirect branches.
-const SEEDS: [u64; 1] = [5];
+const RANDOM_SEEDS: [u64; 1] = [5];
 
 #[test]
 fn paths_from_a_trace_of_all_branches_equal_counted_paths() {
     let folder = tempfile::tempdir().unwrap();
-    let tools = Toolkit::prepare(folder.path()).unwrap();
+    let tools = OracleTools::prepare(folder.path()).unwrap();
     let mut all = Vec::new();
     for seed in seeds() {
-        let variants = CheckVariant::for_seed(seed);
+        let variants = CheckVariant::variants_for_seed(seed);
         // Check all levels of optimisation if seeds were selected, otherwise only two.
         let chosen =
             variants.iter().filter(|v| std::env::var_os("TRODDEN_ORACLE_SEEDS").is_some() || ["-O0", "-O2"].contains(&&*v.options[0]));
@@ -40,17 +40,18 @@ fn paths_from_a_trace_of_all_branches_equal_counted_paths() {
     assert!(all.iter().all(|f| f.overlaps[0] > 0.3 && f.overlaps[0] >= f.overlaps[1] - 0.02), "{all:#?}");
 }
 
-fn findings(seed: u64, variant: &CheckVariant, tools: &Toolkit, place: &Path) -> BranchFindings {
+fn findings(seed: u64, variant: &CheckVariant, tools: &OracleTools, place: &Path) -> BranchFindings {
     let program = program(seed);
     let source = place.join(if program.language == RandomLanguage::C { "subject.c" } else { "subject.cpp" });
     std::fs::write(&source, &program.text).unwrap();
-    let samplers = [Sampler { size: 32, interval: 0 }, Sampler { size: 16, interval: 0 }, Sampler { size: 32, interval: 40 }];
+    let samplers =
+        [BranchSampler { size: 32, interval: 0 }, BranchSampler { size: 16, interval: 0 }, BranchSampler { size: 32, interval: 40 }];
     let kind = if seed.is_multiple_of(2) { "-static" } else { "-static-pie" };
     check(&[source], program.language, variant, kind, &samplers, tools, place).unwrap()
 }
 
 fn seeds() -> Vec<u64> {
-    let Ok(text) = std::env::var("TRODDEN_ORACLE_SEEDS") else { return SEEDS.to_vec() };
+    let Ok(text) = std::env::var("TRODDEN_ORACLE_SEEDS") else { return RANDOM_SEEDS.to_vec() };
     let (first, last) = text.split_once('-').expect("TRODDEN_ORACLE_SEEDS is FIRST-LAST");
     (first.parse().unwrap()..=last.parse().unwrap()).collect()
 }

@@ -5,14 +5,14 @@ use crate::plain;
 use trodden_flow::NumberingScheme;
 use trodden_oracle::interesting::{InterestingFindings, compare};
 use trodden_oracle::random::RandomNumbers;
-use trodden_oracle::{Toolkit, random};
-use trodden_profile::exactness::Inexact;
+use trodden_oracle::{OracleTools, random};
+use trodden_profile::exactness::InexactnessReason;
 
 /// Seeds of programs in C and C++, unless `TRODDEN_ORACLE_SEEDS=FIRST-LAST` is set.
-const SEEDS: std::ops::RangeInclusive<u64> = 0..=1;
+const RANDOM_SEEDS: std::ops::RangeInclusive<u64> = 0..=1;
 
 fn seeds() -> Vec<u64> {
-    let Ok(text) = std::env::var("TRODDEN_ORACLE_SEEDS") else { return SEEDS.collect() };
+    let Ok(text) = std::env::var("TRODDEN_ORACLE_SEEDS") else { return RANDOM_SEEDS.collect() };
     let (first, last) = text.split_once('-').expect("TRODDEN_ORACLE_SEEDS is FIRST-LAST");
     (first.parse().unwrap()..=last.parse().unwrap()).collect()
 }
@@ -20,7 +20,7 @@ fn seeds() -> Vec<u64> {
 #[test]
 fn counts_of_interesting_paths_equal_those_of_a_full_profile() {
     let folder = tempfile::tempdir().unwrap();
-    let tools = Toolkit::prepare(folder.path()).unwrap();
+    let tools = OracleTools::prepare(folder.path()).unwrap();
     let mut all = InterestingFindings::default();
     for seed in seeds() {
         let program = random::program(seed);
@@ -43,13 +43,16 @@ fn counts_of_interesting_paths_equal_those_of_a_full_profile() {
             if scheme.is_exact() {
                 assert_eq!(found.differences, [""; 0], "seed {seed} {level} {}", scheme.name());
             } else if found.misplaced > 0 {
-                assert!(done.profile.inexact().iter().any(|i| matches!(i, Inexact::Aliases { .. })), "seed {seed}: {found:?}");
+                assert!(
+                    done.profile.inexactness_reasons().iter().any(|i| matches!(i, InexactnessReason::Aliases { .. })),
+                    "seed {seed}: {found:?}"
+                );
             }
             let reported = done
                 .profile
-                .inexact()
+                .inexactness_reasons()
                 .iter()
-                .any(|i| matches!(i, Inexact::Interesting { executions, .. } if u128::from(*executions) == found.others));
+                .any(|i| matches!(i, InexactnessReason::Interesting { executions, .. } if u128::from(*executions) == found.others));
             assert!(reported || scheme == NumberingScheme::BallLarus || found.misplaced > 0, "seed {seed} {}: {found:?}", scheme.name());
             all.functions += found.functions;
             all.executed += found.executed;

@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use trodden_oracle::check::{CheckVariant, check_sources};
 use trodden_oracle::random::RandomLanguage;
-use trodden_oracle::{Subject, SubjectRun, Toolkit, counts, log};
+use trodden_oracle::{OracleSubject, OracleTools, SubjectRun, counts, log};
 
 /// The tools that all tests share, since cargo holds a lock while it builds the plugin.
-static TOOLS: LazyLock<Toolkit> = LazyLock::new(|| Toolkit::prepare(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("oracles")).unwrap());
+static TOOLS: LazyLock<OracleTools> =
+    LazyLock::new(|| OracleTools::prepare(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("oracles")).unwrap());
 
 struct Workspace {
     folder: tempfile::TempDir,
-    tools: &'static Toolkit,
+    tools: &'static OracleTools,
 }
 
 impl Workspace {
@@ -158,7 +159,7 @@ fn a_wrong_count_is_noticed() {
     let (subject, run) = small_subject(&workspace, &workspace.source("a.c", text));
     let (_, mut paths) = subject.count_paths(&run, &[]).unwrap();
     let (_, probed, blocks) = counts::count_blocks(&subject, workspace.tools, &run).unwrap();
-    let (_, replay) = log::replay(&subject, workspace.tools, &run).unwrap();
+    let (_, replay) = log::replay_log(&subject, workspace.tools, &run).unwrap();
     assert!(counts::check(&subject, &paths, &probed, &blocks).unwrap().is_equal());
     assert!(replay.check(&subject, &paths).unwrap().is_equal());
     let counted: &mut HashMap<u64, u64> = &mut paths[0];
@@ -167,7 +168,7 @@ fn a_wrong_count_is_noticed() {
     assert!(!replay.check(&subject, &paths).unwrap().is_equal());
 }
 
-fn small_subject(workspace: &Workspace, source: &Path) -> (Subject, SubjectRun) {
+fn small_subject(workspace: &Workspace, source: &Path) -> (OracleSubject, SubjectRun) {
     let folder = workspace.folder.path();
     let (object, program) = (folder.join("a.o"), folder.join("a"));
     let mut plugin = std::ffi::OsString::from("-fpass-plugin=");
@@ -182,5 +183,5 @@ fn small_subject(workspace: &Workspace, source: &Path) -> (Subject, SubjectRun) 
     let arguments = image.units.iter().map(|u| trodden_oracle::LinkArgument::Unit(u.unit)).collect();
     let link = trodden_oracle::LinkCommand { driver: "clang", directory: folder.to_owned(), arguments };
     let run = SubjectRun { place: folder.join("run/a"), arguments: vec![], input: None, directory: folder.to_owned(), limit_s: 60 };
-    (Subject::read(&program, link, folder).unwrap(), run)
+    (OracleSubject::read(&program, link, folder).unwrap(), run)
 }

@@ -5,15 +5,15 @@
 use std::ops::RangeInclusive;
 use std::path::Path;
 use trodden_oracle::check::{CheckFindings, CheckVariant, check};
-use trodden_oracle::{Toolkit, random};
+use trodden_oracle::{OracleTools, random};
 
 /// A few programs that together contain every construct, since each takes seconds in five variants.
-const SEEDS: RangeInclusive<u64> = 0..=3;
+const RANDOM_SEEDS: RangeInclusive<u64> = 0..=3;
 
 #[test]
 fn random_programs_are_counted_exactly() {
     let folder = tempfile::tempdir().unwrap();
-    let tools = Toolkit::prepare(folder.path()).unwrap();
+    let tools = OracleTools::prepare(folder.path()).unwrap();
     let seeds: Vec<u64> = seeds().collect();
     let halves = seeds.chunks(seeds.len().div_ceil(2));
     let all: Vec<CheckFindings> = std::thread::scope(|scope| {
@@ -27,11 +27,11 @@ fn random_programs_are_counted_exactly() {
     assert!(sum(|f| f.functions) > 10 * seeds.len() && sum(|f| f.unfinished) > 0 && sum(|f| f.verified_by_pgo) > 0);
 }
 
-fn verify_all(seeds: &[u64], tools: &Toolkit, folder: &Path) -> Vec<CheckFindings> {
+fn verify_all(seeds: &[u64], tools: &OracleTools, folder: &Path) -> Vec<CheckFindings> {
     let mut all = Vec::new();
     for &seed in seeds {
         let program = random::program(seed);
-        for variant in CheckVariant::for_seed(seed) {
+        for variant in CheckVariant::variants_for_seed(seed) {
             let place = folder.join(format!("{seed}{}", variant.options[0]));
             std::fs::create_dir(&place).unwrap();
             let mut findings = check(&program, &variant, tools, &place).unwrap();
@@ -44,7 +44,7 @@ fn verify_all(seeds: &[u64], tools: &Toolkit, folder: &Path) -> Vec<CheckFinding
 }
 
 fn seeds() -> RangeInclusive<u64> {
-    let Ok(text) = std::env::var("TRODDEN_ORACLE_SEEDS") else { return SEEDS };
+    let Ok(text) = std::env::var("TRODDEN_ORACLE_SEEDS") else { return RANDOM_SEEDS };
     let (first, last) = text.split_once('-').expect("TRODDEN_ORACLE_SEEDS is FIRST-LAST");
     first.parse().unwrap()..=last.parse().unwrap()
 }

@@ -3,21 +3,21 @@
 
 use crate::plain;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use trodden_analysis::untested::{Sightings, UntestedSummary};
+use trodden_analysis::untested::{UntestedPathRecorder, UntestedSummary};
 use trodden_oracle::random::{RandomLanguage, RandomNumbers, RandomProgram};
-use trodden_oracle::untested::{UntestedExecution, compare};
-use trodden_oracle::{Toolkit, random};
+use trodden_oracle::untested::{UntestedExecutionFindings, compare};
+use trodden_oracle::{OracleTools, random};
 use trodden_profile::paths::PathStart;
 use trodden_profile::{FunctionPaths, Profile, UnitProfile};
 use trodden_unit::FunctionMap;
 
 /// Seeds of C and C++ programs with exceptions, switches, indirect branches and threads, unless `TRODDEN_ORACLE_SEEDS=FIRST-LAST` is set.
-const SEEDS: std::ops::RangeInclusive<u64> = 0..=2;
+const RANDOM_SEEDS: std::ops::RangeInclusive<u64> = 0..=2;
 
 type Counts = HashMap<(String, u64), u64>;
 
 fn seeds() -> Vec<u64> {
-    let Ok(text) = std::env::var("TRODDEN_ORACLE_SEEDS") else { return SEEDS.collect() };
+    let Ok(text) = std::env::var("TRODDEN_ORACLE_SEEDS") else { return RANDOM_SEEDS.collect() };
     let (first, last) = text.split_once('-').expect("TRODDEN_ORACLE_SEEDS is FIRST-LAST");
     (first.parse().unwrap()..=last.parse().unwrap()).collect()
 }
@@ -25,7 +25,7 @@ fn seeds() -> Vec<u64> {
 #[test]
 fn exactly_the_unknown_paths_are_counted() {
     let folder = tempfile::tempdir().unwrap();
-    let tools = Toolkit::prepare(folder.path()).unwrap();
+    let tools = OracleTools::prepare(folder.path()).unwrap();
     let (mut known_paths, mut unknown_paths) = (0, 0);
     for seed in seeds() {
         let program = random::program(seed);
@@ -73,7 +73,7 @@ fn exactly_the_unknown_paths_are_counted() {
 #[test]
 fn results_of_invokes_are_usable_in_the_other_version_of_the_code() {
     let folder = tempfile::tempdir().unwrap();
-    let tools = Toolkit::prepare(folder.path()).unwrap();
+    let tools = OracleTools::prepare(folder.path()).unwrap();
     let program = RandomProgram { language: RandomLanguage::Cxx, text: include_str!("../subjects/invokes.cpp").to_owned() };
     let place = |name: &str| folder.path().join(name);
     let full = plain::execute(&plain::build(&program, "-O2", "", &[], &tools, &place("full")), &[]);
@@ -108,7 +108,7 @@ fn results_of_invokes_are_usable_in_the_other_version_of_the_code() {
 #[test]
 fn paths_are_looked_up_before_tail_calls_that_do_not_return() {
     let folder = tempfile::tempdir().unwrap();
-    let tools = Toolkit::prepare(folder.path()).unwrap();
+    let tools = OracleTools::prepare(folder.path()).unwrap();
     let program = RandomProgram { language: RandomLanguage::C, text: include_str!("../subjects/tail_calls.c").to_owned() };
     let place = |name: &str| folder.path().join(name);
     let full = plain::execute(&plain::build(&program, "-O2", "", &[], &tools, &place("full")), &[]);
@@ -155,11 +155,11 @@ fn counters_of_iterations(unit: &UnitProfile) -> HashSet<u64> {
 }
 
 fn check_summary_against_two_profiles(tests: &Profile, field: &Profile) {
-    let (known, mut filtered, mut sightings) = (tests.known_paths().unwrap(), field.clone(), Sightings::default());
+    let (known, mut filtered, mut sightings) = (tests.known_paths().unwrap(), field.clone(), UntestedPathRecorder::default());
     sightings.add(0, &mut filtered, &known).unwrap();
     let reported = UntestedSummary::new(&filtered, &known).unwrap();
     let checked = compare(tests, field).unwrap();
-    let reported = UntestedExecution {
+    let reported = UntestedExecutionFindings {
         tested_paths: checked.tested_paths,
         executed_paths: sightings.counted.len() as u64,
         untested_paths: reported.paths,

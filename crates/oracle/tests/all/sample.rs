@@ -4,7 +4,7 @@
 use crate::plain;
 use trodden_oracle::check::{CheckVariant, check};
 use trodden_oracle::random::{RandomLanguage, RandomProgram};
-use trodden_oracle::{Toolkit, random};
+use trodden_oracle::{OracleTools, random};
 
 /// C code that turns the switch on in the first constructor or, if `FLIP` is set, flips it at random. It replaces the page that the runtime
 /// has mapped by a writable page. Programs with only the oracles' probes have no switch.
@@ -38,10 +38,10 @@ __attribute__((constructor(101))) static void take_switch(void) {
 "#;
 
 /// Seeds of C and C++ programs with exceptions, switches, indirect branches and threads, unless `TRODDEN_ORACLE_SEEDS=FIRST-LAST` is set.
-const SEEDS: std::ops::RangeInclusive<u64> = 0..=2;
+const RANDOM_SEEDS: std::ops::RangeInclusive<u64> = 0..=2;
 
 fn seeds() -> Vec<u64> {
-    let Ok(text) = std::env::var("TRODDEN_ORACLE_SEEDS") else { return SEEDS.collect() };
+    let Ok(text) = std::env::var("TRODDEN_ORACLE_SEEDS") else { return RANDOM_SEEDS.collect() };
     let (first, last) = text.split_once('-').expect("TRODDEN_ORACLE_SEEDS is FIRST-LAST");
     (first.parse().unwrap()..=last.parse().unwrap()).collect()
 }
@@ -53,7 +53,7 @@ fn variant(level: &str, parameters: &str) -> CheckVariant {
 #[test]
 fn counts_are_exact_if_the_switch_is_on() {
     let folder = tempfile::tempdir().unwrap();
-    let tools = Toolkit::prepare(folder.path()).unwrap();
+    let tools = OracleTools::prepare(folder.path()).unwrap();
     let (mut functions, mut differences) = (0, Vec::new());
     for seed in seeds() {
         let levels = [("-O2", ""), ("-O1", "max-paths=16"), ("-O3", "reach=all")];
@@ -77,7 +77,7 @@ fn loops_with_two_entries_are_counted_exactly() {
         return 2*t; goto four; }\n\
         int main(void) { double s = 0; for (int i = 0; i < 400; i++) s += f(i & 1, i); printf(\"%f\\n\", s); return 0; }\n";
     let folder = tempfile::tempdir().unwrap();
-    let tools = Toolkit::prepare(folder.path()).unwrap();
+    let tools = OracleTools::prepare(folder.path()).unwrap();
     for level in ["-O1", "-O2", "-O3", "-Os"] {
         let place = folder.path().join(&level[1..]);
         std::fs::create_dir(&place).unwrap();
@@ -90,7 +90,7 @@ fn loops_with_two_entries_are_counted_exactly() {
 #[test]
 fn bursts_count_at_most_the_executions_and_keep_the_behaviour() {
     let folder = tempfile::tempdir().unwrap();
-    let tools = Toolkit::prepare(folder.path()).unwrap();
+    let tools = OracleTools::prepare(folder.path()).unwrap();
     let mut partly = 0;
     std::fs::write(folder.path().join("helper.c"), HELPER_SOURCE).unwrap();
     let helper = folder.path().join("helper.o");
@@ -147,7 +147,7 @@ fn interpreter() -> RandomProgram {
 #[test]
 fn interpreter_enters_counting_code_where_its_program_jumps() {
     let folder = tempfile::tempdir().unwrap();
-    let tools = Toolkit::prepare(folder.path()).unwrap();
+    let tools = OracleTools::prepare(folder.path()).unwrap();
     let mut objects = Vec::new();
     for (name, text) in [("helper", HELPER_SOURCE), ("turn", TURN_SOURCE)] {
         let (source, object) = (folder.path().join(name).with_extension("c"), folder.path().join(name).with_extension("o"));

@@ -4,18 +4,18 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trodden_oracle::Toolkit;
+use trodden_oracle::OracleTools;
 use trodden_oracle::random::{RandomLanguage, RandomProgram};
 use trodden_profile::{ProcessEnding, Profile, Run, collect, raw_files};
 
 /// Builds a program at a level of optimisation with the given plugin settings, and links it with the objects in `more`.
-pub fn build(program: &RandomProgram, level: &str, words: &str, more: &[PathBuf], tools: &Toolkit, folder: &Path) -> PathBuf {
+pub fn build(program: &RandomProgram, level: &str, words: &str, more: &[PathBuf], tools: &OracleTools, folder: &Path) -> PathBuf {
     let (driver, name) = if program.language == RandomLanguage::C { ("clang", "subject.c") } else { ("clang++", "subject.cpp") };
     std::fs::create_dir_all(folder).unwrap();
     let path = folder.join("program");
     std::fs::write(folder.join(name), &program.text).unwrap();
     let plugin = format!("-fpass-plugin={}", tools.plugin.display());
-    let mut compile = under_valgrind(tools.command(driver));
+    let mut compile = wrap_in_valgrind(tools.command(driver));
     // Compile with a relative file name, so that a unit is the same in every folder.
     compile.current_dir(folder).args([level, "-w", "-gline-tables-only", "-c"]).arg(plugin).arg(name).args(["-o", "subject.o"]);
     // Make the compiler overwrite freed memory, so that a use after free in the plugin is noticed.
@@ -31,7 +31,7 @@ pub fn build(program: &RandomProgram, level: &str, words: &str, more: &[PathBuf]
 
 /// Runs the compiler under Valgrind if `TRODDEN_ORACLE_VALGRIND` is set, to find uses of freed memory. This is too slow by default.
 /// Undefined values are ignored, since clang itself reads some.
-fn under_valgrind(compiler: Command) -> Command {
+fn wrap_in_valgrind(compiler: Command) -> Command {
     if std::env::var_os("TRODDEN_ORACLE_VALGRIND").is_none() {
         return compiler;
     }

@@ -13,7 +13,7 @@ use trodden_partition::separation_bound::min_label_executions_for_ends;
 use trodden_partition::single_path_bound::min_label_executions_for_one_path;
 use trodden_partition::{ExecutedPath, Procedure};
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{Cycles, all_paths, graph};
+use trodden_testkit::graphs::{CycleKind, all_paths, graph};
 
 const MAX_INNER_EDGES: usize = 11;
 
@@ -28,7 +28,7 @@ struct BoundedProcedure {
 
 fn random_procedure(random: &mut Random, most_paths: usize) -> Option<BoundedProcedure> {
     let (nodes, edges) = random.pick(&[(5, 8), (6, 10), (7, 12)]);
-    let dag = Dag::new(&graph(random, nodes, edges, Cycles::None), &[], Entries::PerEdge);
+    let dag = Dag::new(&graph(random, nodes, edges, CycleKind::None), &[], Entries::PerEdge);
     let ends = PathEnds::from_dag(&dag);
     let inner: Vec<DagEdgeId> = dag.edge_ids().filter(|e| !ends.is_after_path_end(dag.edge(*e).to)).collect();
     let found = all_paths(&dag, most_paths).filter(|p| p.len() > 1 && inner.len() <= MAX_INNER_EDGES)?;

@@ -6,7 +6,7 @@ use trodden_flow::{CutReason, Edge, EdgeSet, Graph, Node, Origin};
 use trodden_partition::edges::{EdgeFlowNetwork, cut_at_every_edge, dag, plan};
 use trodden_partition::{Procedure, hits};
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{Cycles, graph};
+use trodden_testkit::graphs::{CycleKind, graph};
 
 /// A random graph with edges for calls that may not return, and blocks after a call that returns twice.
 struct NetworkSubject {
@@ -17,7 +17,7 @@ struct NetworkSubject {
 
 fn random_network(random: &mut Random) -> NetworkSubject {
     let (nodes, edges) = random.pick(&[(3, 3), (6, 10), (12, 24)]);
-    let plain = graph(random, nodes, edges, Cycles::Some);
+    let plain = graph(random, nodes, edges, CycleKind::Some);
     // A call of the function ends at the exit, so the exit has no outgoing edges.
     let inner = plain.edges().filter(|e| plain.from(*e) != plain.exit());
     let mut all: Vec<(Node, Node)> = inner.map(|e| (plain.from(e), plain.to(e))).collect();

@@ -13,7 +13,7 @@ use trodden_partition::{
     CopyPlan, ExecutedPath, PartitionOptions, PartitionPlan, PartitionStrategy, Procedure, ProfitableProcedures, bounded, hits, plan,
 };
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{Cycles, all_paths, graph};
+use trodden_testkit::graphs::{CycleKind, all_paths, graph};
 
 const MAX_PATHS: usize = 300;
 const STRATEGIES: [PartitionStrategy; 4] =
@@ -26,7 +26,7 @@ struct EnumeratedProcedure {
 }
 
 fn random_procedure(random: &mut Random) -> Option<EnumeratedProcedure> {
-    let cycles = random.pick(&[Cycles::None, Cycles::Some]);
+    let cycles = random.pick(&[CycleKind::None, CycleKind::Some]);
     let (nodes, edges) = random.pick(&[(6, 10), (9, 20), (14, 26)]);
     let dag = Dag::new(&graph(random, nodes, edges, cycles), &[], Entries::PerEdge);
     if dag.edges().is_empty() {

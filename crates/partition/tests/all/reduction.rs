@@ -11,7 +11,7 @@ use trodden_flow::{Dag, DagEdgeId, DagEdgeSet, Graph, Node};
 use trodden_partition::ProfitableProcedures;
 use trodden_partition::tasks::tasks;
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{Cycles, all_paths, graph};
+use trodden_testkit::graphs::{CycleKind, all_paths, graph};
 
 fn dag(nodes: u32, exit: u32, edges: &[(u32, u32)]) -> Dag {
     let edges = edges.iter().map(|(a, b)| (Node(*a), Node(*b))).collect();
@@ -138,7 +138,7 @@ fn tasks_are_the_paths_of_the_reduced_graph() {
         let mut random = Random::new(seed);
         let (nodes, edges) = random.pick(&[(5, 6), (7, 9), (9, 12), (12, 15)]);
         let dag = match seed % 2 {
-            0 => Dag::new(&graph(&mut random, nodes, edges, Cycles::None), &[], Entries::PerEdge),
+            0 => Dag::new(&graph(&mut random, nodes, edges, CycleKind::None), &[], Entries::PerEdge),
             _ => random_structured_dag(&mut random),
         };
         let ends: BTreeSet<(Node, Node)> = dag.edges().iter().map(|e| (e.from, e.to)).collect();

@@ -1,7 +1,7 @@
 //! Instrumented copies that count edges instead of paths: converts maps so that each path is a single edge, and computes the counts of all
 //! edges from those that were counted. [`trodden_partition::edges`] explains which edges are counted and why they determine the others.
 
-use super::{CopiesError, CopyDivergence, CopyEdges, PartitionedProgram};
+use super::{CopiesError, CopyDivergence, CopyToProgramEdges, PartitionedProgram};
 use crate::model::ImageProfile;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use trodden_partition::edges::{EdgeFlowNetwork, cut_at_every_edge, dag};
 use trodden_unit::{BlockKind, CountedEvent, EdgeKind, FunctionMap, Identity, MapError, Storage, UnitMap};
 
 /// Converts a unit's map so that each path is a single edge.
-pub fn edge_unit(map: &UnitMap) -> Result<UnitMap, MapError> {
+pub fn map_with_edges_as_paths(map: &UnitMap) -> Result<UnitMap, MapError> {
     let mut out = UnitMap { functions: Vec::new(), counters: 0, edge_profile: None, counted: CountedEvent::Edges, ..map.clone() };
     for function in &map.functions {
         let dag = dag(&function.graph, &cut_at_every_edge(&function.graph, &function.cuts));
@@ -32,7 +32,7 @@ pub fn edge_unit(map: &UnitMap) -> Result<UnitMap, MapError> {
     Ok(out)
 }
 
-/// Builds the network from which the copies' counted edges are chosen, for a function of a unit that [`edge_unit`] converted.
+/// Builds the network from which the copies' counted edges are chosen, for a function of a unit that [`map_with_edges_as_paths`] converted.
 pub fn build_event_network(function: &FunctionMap) -> Result<(Dag, EdgeFlowNetwork), MapError> {
     let dag = function.dag()?;
     let is_reach = |edge: Edge| function.graph.kind(edge) == EdgeKind::Reach;
@@ -45,7 +45,7 @@ pub fn build_event_network(function: &FunctionMap) -> Result<(Dag, EdgeFlowNetwo
 /// each other.
 pub(super) fn complete_edge_counts(
     function: &FunctionMap,
-    parts: &[&CopyEdges],
+    parts: &[&CopyToProgramEdges],
     counts: &mut BTreeMap<u64, u64>,
 ) -> Result<Option<CopyDivergence>, CopiesError> {
     let (_, network) = build_event_network(function)?;
@@ -72,7 +72,7 @@ pub fn set_edge_identities(image: &mut ImageProfile) {
 }
 
 /// Converts all maps of a program so that each path is a single edge.
-pub fn edge_program(program: &PartitionedProgram) -> Result<PartitionedProgram, MapError> {
-    let unit = |(unit, map): &(Identity, Arc<UnitMap>)| Ok((*unit, Arc::new(edge_unit(map)?)));
+pub fn program_with_edges_as_paths(program: &PartitionedProgram) -> Result<PartitionedProgram, MapError> {
+    let unit = |(unit, map): &(Identity, Arc<UnitMap>)| Ok((*unit, Arc::new(map_with_edges_as_paths(map)?)));
     Ok(PartitionedProgram { units: program.units.iter().map(unit).collect::<Result<_, MapError>>()?, edges: true, ..program.clone() })
 }

@@ -41,7 +41,7 @@ pub struct CopyMeasurements {
     pub times: Vec<CopyTimes>,
     /// Number of times each copy was started.
     pub attempts: Vec<u32>,
-    /// For each copy, the result of [`counted_hits`]; `None` if the copies did not count how often their probes were executed.
+    /// For each copy, the result of [`counted_probe_hits`]; `None` if the copies did not count how often their probes were executed.
     pub counted_hits: Option<Vec<[u64; 2]>>,
     /// Times of the uninstrumented program and of an instrumented program that counts all paths, with nothing else running on the computer.
     pub baseline: Option<[CopyTimes; 2]>,
@@ -49,11 +49,11 @@ pub struct CopyMeasurements {
 
 /// Returns how many probes (labels and counter increments) a copy executed, and how many of them were labels. Copies count their probes
 /// only on request.
-pub fn counted_hits(profile: &Profile) -> [u64; 2] {
+pub fn counted_probe_hits(profile: &Profile) -> [u64; 2] {
     let mut sums = [0; 2];
     for (_, unit, function) in profile.functions() {
         let Some(first) = function.label_words().and_then(|words| words.hit_counter_index()) else { continue };
-        let executions = |counter: u64| unit.counts.executions_of(counter);
+        let executions = |counter: u64| unit.counts.executions_of_counter(counter);
         sums[0] += executions(first + 1);
         sums[1] += executions(first);
     }

@@ -34,7 +34,7 @@ pub struct CallTarget {
 }
 
 /// An image's functions, by their offset from the start of the image.
-pub type Targets = BTreeMap<u64, CallTarget>;
+pub type CallTargetsByOffset = BTreeMap<u64, CallTarget>;
 
 /// Sorts the values of each site by descending count, then by value.
 pub(crate) fn sort_sites(places: Vec<CountsByValue>) -> Vec<Vec<(ProfiledValue, u64)>> {
@@ -46,7 +46,7 @@ pub(crate) fn sort_sites(places: Vec<CountsByValue>) -> Vec<Vec<(ProfiledValue, 
     places.into_iter().map(sort).collect()
 }
 
-pub(crate) fn add_values(all: &mut ProfileFunctions, image: &ImageProfile, targets: Targets) -> Result<(), EdgeError> {
+pub(crate) fn add_values(all: &mut ProfileFunctions, image: &ImageProfile, targets: CallTargetsByOffset) -> Result<(), EdgeError> {
     let executed: HashSet<&str> = image
         .units
         .iter()
@@ -63,8 +63,8 @@ pub(crate) fn add_values(all: &mut ProfileFunctions, image: &ImageProfile, targe
             let values = known.values[kind].get_mut(usize::from(site.site)).ok_or_else(corrupt)?;
             let counts = site_counts(unit, site);
             match site.kind {
-                ProfiledValueKind::Size => add_sizes(values, &counts),
-                ProfiledValueKind::Target => add_targets(values, &counts, &targets, &candidates),
+                ProfiledValueKind::Size => add_size_classes(values, &counts),
+                ProfiledValueKind::Target => add_call_targets(values, &counts, &targets, &candidates),
             }
         }
     }
@@ -74,7 +74,7 @@ pub(crate) fn add_values(all: &mut ProfileFunctions, image: &ImageProfile, targe
 fn site_counts(unit: &UnitProfile, site: &ValueCounters) -> Vec<u64> {
     let size = u64::from(site.kind.counters());
     let mut counts = vec![0; size as usize];
-    for (at, count) in unit.counts.in_range(site.first..site.first.saturating_add(size)) {
+    for (at, count) in unit.counts.counters_in_range(site.first..site.first.saturating_add(size)) {
         counts[(at - site.first) as usize] = count;
     }
     counts
@@ -87,17 +87,17 @@ fn add(values: &mut CountsByValue, value: ProfiledValue, count: u64) {
     }
 }
 
-fn add_sizes(values: &mut CountsByValue, counts: &[u64]) {
+fn add_size_classes(values: &mut CountsByValue, counts: &[u64]) {
     for class in 0..SIZE_CLASS_COUNT {
         add(values, ProfiledValue::Number(size_of_class(class)), counts[class as usize]);
     }
 }
 
-fn add_targets(values: &mut CountsByValue, counts: &[u64], targets: &Targets, candidates: &[u64]) {
+fn add_call_targets(values: &mut CountsByValue, counts: &[u64], targets: &CallTargetsByOffset, candidates: &[u64]) {
     for bucket in (0..TARGET_BUCKET_COUNT).filter(|b| counts[2 * *b as usize] > 0) {
         let (calls, sum) = (counts[2 * bucket as usize], counts[2 * bucket as usize + 1]);
         let of_bucket: Vec<u64> = candidates.iter().copied().filter(|c| target_bucket_index(*c) == bucket).collect();
-        for (distance, count) in solve_callees(calls, sum, bucket, targets, &of_bucket) {
+        for (distance, count) in solve_for_callees(calls, sum, bucket, targets, &of_bucket) {
             let name = targets.get(&distance).map_or(ProfiledValue::Elsewhere, |t| ProfiledValue::Function(t.name.clone()));
             add(values, name, count);
         }
@@ -109,7 +109,7 @@ const UNKNOWN_OFFSET: u64 = 0;
 
 /// Solves for the callees and their numbers of calls, given the total number of calls and the sum of the callees' offsets. Returns pairs of
 /// offset and calls; if the solution is not unique, all calls are attributed to `UNKNOWN_OFFSET`.
-fn solve_callees(calls: u64, sum: u64, bucket: u32, targets: &Targets, candidates: &[u64]) -> Vec<(u64, u64)> {
+fn solve_for_callees(calls: u64, sum: u64, bucket: u32, targets: &CallTargetsByOffset, candidates: &[u64]) -> Vec<(u64, u64)> {
     let mean = sum / calls;
     if sum.is_multiple_of(calls) && target_bucket_index(mean) == bucket && (mean == UNKNOWN_OFFSET || targets.contains_key(&mean)) {
         return vec![(mean, calls)];
@@ -117,7 +117,8 @@ fn solve_callees(calls: u64, sum: u64, bucket: u32, targets: &Targets, candidate
     let elsewhere = (target_bucket_index(UNKNOWN_OFFSET) == bucket).then_some(UNKNOWN_OFFSET);
     let all: Vec<u64> = candidates.iter().copied().chain(elsewhere).collect();
     let pairs = all.iter().enumerate().flat_map(|(i, a)| all[i + 1..].iter().map(move |b| (*a.min(b), *a.max(b))));
-    let answers: Vec<_> = pairs.filter_map(|(low, high)| Some(((low, high), calls_to_higher(calls, sum, low, high)?))).take(2).collect();
+    let answers: Vec<_> =
+        pairs.filter_map(|(low, high)| Some(((low, high), calls_of_higher_callee(calls, sum, low, high)?))).take(2).collect();
     match answers[..] {
         [((low, high), of_high)] => vec![(low, calls - of_high), (high, of_high)],
         _ => vec![(UNKNOWN_OFFSET, calls)],
@@ -126,7 +127,7 @@ fn solve_callees(calls: u64, sum: u64, bucket: u32, targets: &Targets, candidate
 
 /// Returns the number of calls to the function with the higher offset (`high`); `None` if calls to both functions cannot have the given
 /// sum.
-fn calls_to_higher(calls: u64, sum: u64, low: u64, high: u64) -> Option<u64> {
+fn calls_of_higher_callee(calls: u64, sum: u64, low: u64, high: u64) -> Option<u64> {
     let above = u128::from(sum).checked_sub(u128::from(calls) * u128::from(low))?;
     let between = u128::from(high - low);
     let of_high = above / between;
@@ -137,7 +138,7 @@ fn calls_to_higher(calls: u64, sum: u64, low: u64, high: u64) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn targets(distances: &[u64]) -> Targets {
+    fn targets(distances: &[u64]) -> CallTargetsByOffset {
         distances.iter().map(|d| (*d, CallTarget { symbol: format!("f{d}"), name: format!("f{d}") })).collect()
     }
 
@@ -147,12 +148,12 @@ mod tests {
         let other = (0x1240..).step_by(16).find(|d| target_bucket_index(*d) == bucket).unwrap();
         let third = (other + 16..).step_by(16).find(|d| target_bucket_index(*d) == bucket).unwrap();
         let (all, known) = ([0x1230, other, third], targets(&[0x1230, other, third]));
-        assert_eq!(solve_callees(7, 7 * 0x1230, bucket, &known, &all), [(0x1230, 7)]);
+        assert_eq!(solve_for_callees(7, 7 * 0x1230, bucket, &known, &all), [(0x1230, 7)]);
         let sum = 1_000_003 * 0x1230 + 77 * third;
-        assert_eq!(solve_callees(1_000_080, sum, bucket, &known, &all), [(0x1230, 1_000_003), (third, 77)]);
+        assert_eq!(solve_for_callees(1_000_080, sum, bucket, &known, &all), [(0x1230, 1_000_003), (third, 77)]);
         // With calls to three functions, no two of the functions can explain the sum.
         let sum = 5 * 0x1230 + 3 * other + 1_000 * third + 1;
-        assert_eq!(solve_callees(1_008, sum, bucket, &known, &all), [(UNKNOWN_OFFSET, 1_008)]);
+        assert_eq!(solve_for_callees(1_008, sum, bucket, &known, &all), [(UNKNOWN_OFFSET, 1_008)]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Finds functions without counts in programs that are sampled in bursts: functions that must not be duplicated cannot be switched to an
 //! uncounted version, so they are not counted at all. [`crate::sampling`] computes the estimates for the others.
 
-use super::{Inexact, InexactFinder};
+use super::{InexactFinder, InexactnessReason};
 use std::collections::BTreeSet;
 use trodden_unit::UnitMap;
 
@@ -20,8 +20,8 @@ impl InexactFinder for BurstFinder {
         }
     }
 
-    fn reasons(&mut self) -> Vec<Inexact> {
+    fn collect_reasons(&mut self) -> Vec<InexactnessReason> {
         let names: Vec<String> = std::mem::take(&mut self.0).into_iter().collect();
-        if names.is_empty() { Vec::new() } else { vec![Inexact::NotSampled(names)] }
+        if names.is_empty() { Vec::new() } else { vec![InexactnessReason::NotSampled(names)] }
     }
 }

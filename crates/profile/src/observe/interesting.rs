@@ -1,7 +1,7 @@
 //! Decodes the words of functions that count only their interesting paths separately. The map says which path each word counts
 //! ([`trodden_unit::InterestingWords`]). The words of all other paths are added to the function's last counter.
 
-use super::{FunctionTally, Inexact, InexactFinder};
+use super::{FunctionCountAndSum, InexactFinder, InexactnessReason};
 use trodden_unit::experiment::Spelling;
 use trodden_unit::{FunctionMap, InterestingWords, StorageAliases, UnitMap};
 
@@ -17,9 +17,9 @@ pub fn translate_words(function: &FunctionMap, words: &InterestingWords, indices
 pub struct InterestingPathFinder {
     scheme: String,
     /// The number of functions that count interesting paths, and the number of executions of their uninteresting paths.
-    interesting: FunctionTally,
+    interesting: FunctionCountAndSum,
     /// Number of functions in which uninteresting paths share the counter of an interesting one, and number of these paths.
-    aliases: FunctionTally,
+    aliases: FunctionCountAndSum,
     unproven: u64,
 }
 
@@ -35,14 +35,14 @@ impl InexactFinder for InterestingPathFinder {
         }
     }
 
-    fn reasons(&mut self) -> Vec<Inexact> {
+    fn collect_reasons(&mut self) -> Vec<InexactnessReason> {
         let scheme = || self.scheme.clone();
-        let FunctionTally { functions, sum } = self.interesting;
-        let FunctionTally { functions: aliased, sum: aliases } = self.aliases;
+        let FunctionCountAndSum { functions, sum } = self.interesting;
+        let FunctionCountAndSum { functions: aliased, sum: aliases } = self.aliases;
         let all = [
-            (functions > 0, Inexact::Interesting { scheme: scheme(), functions, executions: sum }),
-            (aliased > 0, Inexact::Aliases { scheme: scheme(), functions: aliased, aliases }),
-            (self.unproven > 0, Inexact::Unproven(self.unproven)),
+            (functions > 0, InexactnessReason::Interesting { scheme: scheme(), functions, executions: sum }),
+            (aliased > 0, InexactnessReason::Aliases { scheme: scheme(), functions: aliased, aliases }),
+            (self.unproven > 0, InexactnessReason::Unproven(self.unproven)),
         ];
         all.into_iter().filter(|(applies, _)| *applies).map(|(_, reason)| reason).collect()
     }

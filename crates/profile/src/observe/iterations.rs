@@ -1,6 +1,6 @@
 //! Finds functions whose paths are counted together with the paths of previous iterations ([`crate::iterations`]) instead of separately.
 
-use super::{FunctionTally, Inexact, InexactFinder};
+use super::{FunctionCountAndSum, InexactFinder, InexactnessReason};
 use std::collections::BTreeSet;
 use trodden_unit::{FunctionMap, UnitMap};
 
@@ -9,7 +9,7 @@ use trodden_unit::{FunctionMap, UnitMap};
 #[derive(Default)]
 pub struct IterationFinder {
     functions: BTreeSet<(String, String)>,
-    others: FunctionTally,
+    others: FunctionCountAndSum,
 }
 
 impl InexactFinder for IterationFinder {
@@ -20,10 +20,10 @@ impl InexactFinder for IterationFinder {
         }
     }
 
-    fn reasons(&mut self) -> Vec<Inexact> {
+    fn collect_reasons(&mut self) -> Vec<InexactnessReason> {
         match self.functions.len() as u64 {
             0 => Vec::new(),
-            functions => vec![Inexact::Iterations { functions, others: self.others.sum }],
+            functions => vec![InexactnessReason::Iterations { functions, others: self.others.sum }],
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A probe counts in a word of the unit's memory. For most kinds of observation, a word's index is the index of the counter; for the
 //! others, [`translate_words`] translates it. Kinds whose counts are inexact or incomplete report the reason through an [`InexactFinder`];
-//! all reasons are variants of [`Inexact`].
+//! all reasons are variants of [`InexactnessReason`].
 
 pub(crate) mod bursts;
 pub(crate) mod interesting;
@@ -20,7 +20,7 @@ use trodden_unit::{FunctionMap, MapError, Storage, UnitMap};
 
 /// Returns the range of a function's words that [`translate_words`] must translate; `None` if the index of each word is the index of its
 /// counter.
-pub(crate) fn words_to_translate(storage: &Storage) -> Option<Range<u64>> {
+pub(crate) fn word_range_to_translate(storage: &Storage) -> Option<Range<u64>> {
     match storage {
         Storage::Interesting(words) => Some(words.range()),
         Storage::Labels(words) => Some(words.first_word..words.first_word.saturating_add(words.words)),
@@ -49,11 +49,11 @@ pub(crate) trait InexactFinder {
     /// copies, which count only some of the paths.
     fn visit_function(&mut self, _map: &UnitMap, _function: &FunctionMap, _unattributed: u64) {}
 
-    fn reasons(&mut self) -> Vec<Inexact>;
+    fn collect_reasons(&mut self) -> Vec<InexactnessReason>;
 }
 
 /// Returns a finder for each reason, in the order in which reports list the reasons.
-pub(crate) fn all_finders() -> Vec<Box<dyn InexactFinder>> {
+pub(crate) fn create_inexactness_finders() -> Vec<Box<dyn InexactFinder>> {
     vec![
         Box::new(bursts::BurstFinder::default()),
         Box::new(segments::SegmentFinder::default()),
@@ -68,12 +68,12 @@ pub(crate) fn all_finders() -> Vec<Box<dyn InexactFinder>> {
 
 /// Number of functions with some property, and a sum over these functions.
 #[derive(Default)]
-pub(crate) struct FunctionTally {
+pub(crate) struct FunctionCountAndSum {
     pub functions: u64,
     pub sum: u64,
 }
 
-impl FunctionTally {
+impl FunctionCountAndSum {
     pub fn add(&mut self, number: u64) {
         self.functions += 1;
         self.sum = self.sum.saturating_add(number);
@@ -83,7 +83,7 @@ impl FunctionTally {
 /// A reason why counts are inexact or incomplete. The message continues the note "not exact".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages describe the variants and their fields")]
-pub enum Inexact {
+pub enum InexactnessReason {
     #[error(
         "scheme {scheme} counts only some paths of {}, so the path of {} is unknown. To count all paths, record a build without \
          --interesting",

@@ -1,7 +1,7 @@
 //! Decodes the words of instrumented copies that each count some of the paths. A word's index is the sum of the labels along its path
 //! ([`trodden_unit::LabelWords`]). A word whose index is not such a sum belongs to paths that the copy does not count, and is dropped.
 
-use super::{FunctionTally, Inexact, InexactFinder};
+use super::{FunctionCountAndSum, InexactFinder, InexactnessReason};
 use trodden_flow::DagEdgeSet;
 use trodden_flow::part::LabelSumDecoder;
 use trodden_unit::experiment::Spelling;
@@ -21,7 +21,7 @@ pub fn translate_words(function: &FunctionMap, words: &LabelWords, indices: &[u6
 pub struct CopyPartFinder {
     scheme: String,
     /// Number of functions that count only some of their paths, and number of executions whose path is unknown.
-    partial: FunctionTally,
+    partial: FunctionCountAndSum,
     copy: u64,
     edges: u64,
 }
@@ -39,12 +39,12 @@ impl InexactFinder for CopyPartFinder {
         }
     }
 
-    fn reasons(&mut self) -> Vec<Inexact> {
-        let FunctionTally { functions, sum } = self.partial;
+    fn collect_reasons(&mut self) -> Vec<InexactnessReason> {
+        let FunctionCountAndSum { functions, sum } = self.partial;
         let all = [
-            (functions > 0, Inexact::Partial { scheme: std::mem::take(&mut self.scheme), functions, executions: sum }),
-            (self.copy > 0, Inexact::Copy(self.copy)),
-            (self.edges > 0, Inexact::Edges(self.edges)),
+            (functions > 0, InexactnessReason::Partial { scheme: std::mem::take(&mut self.scheme), functions, executions: sum }),
+            (self.copy > 0, InexactnessReason::Copy(self.copy)),
+            (self.edges > 0, InexactnessReason::Edges(self.edges)),
         ];
         all.into_iter().filter(|(applies, _)| *applies).map(|(_, reason)| reason).collect()
     }

@@ -1,6 +1,6 @@
 //! Finds functions whose paths are counted only as ends of segments, which are paths across calls ([`crate::segments`]).
 
-use super::{Inexact, InexactFinder};
+use super::{InexactFinder, InexactnessReason};
 use trodden_unit::{FunctionMap, UnitMap};
 
 #[derive(Default)]
@@ -11,7 +11,7 @@ impl InexactFinder for SegmentFinder {
         self.0 += u64::from(function.segment_words().is_some());
     }
 
-    fn reasons(&mut self) -> Vec<Inexact> {
-        if self.0 > 0 { vec![Inexact::Segments(self.0)] } else { Vec::new() }
+    fn collect_reasons(&mut self) -> Vec<InexactnessReason> {
+        if self.0 > 0 { vec![InexactnessReason::Segments(self.0)] } else { Vec::new() }
     }
 }

@@ -13,16 +13,16 @@ use trodden_unit::{EventWords, FunctionMap, MapError};
 
 /// Translates the stream events of one function to its path IDs.
 #[derive(Debug)]
-pub struct EventPaths {
+pub struct EventToPathTranslator {
     events: (Dag, Numbering),
     own: Numbering,
     /// For each edge of the acyclic graph of events, the corresponding edge of the acyclic graph of paths; `None` if there is none.
     own_edges: Vec<Option<DagEdgeId>>,
 }
 
-impl EventPaths {
+impl EventToPathTranslator {
     /// Creates a translator, which matches the edges of the function's graph with those of its event graph.
-    pub fn new(function: &FunctionMap, words: &EventWords) -> Result<EventPaths, MapError> {
+    pub fn new(function: &FunctionMap, words: &EventWords) -> Result<EventToPathTranslator, MapError> {
         let of_events = function.with_events_as_paths();
         let events = of_events.dag()?;
         let (dag, numbering) = (function.dag()?, of_events.numbering(&events)?);
@@ -39,7 +39,7 @@ impl EventPaths {
             origin.map(|origin| by_origin.get(&origin).copied().ok_or_else(missing)).transpose()
         });
         let own_edges = own_edges.collect::<Result<Vec<_>, _>>()?;
-        Ok(EventPaths { own: function.numbering(&dag)?, own_edges, events: (events, numbering) })
+        Ok(EventToPathTranslator { own: function.numbering(&dag)?, own_edges, events: (events, numbering) })
     }
 
     /// Returns the ID of the path that an event denotes; `None` if the event was recorded at a call where no path is counted.
@@ -62,7 +62,7 @@ impl ImageProfile {
 
 /// Translates indices of words to indices of counters. The result is `None` for events at calls where no path is counted.
 pub fn translate_words(function: &FunctionMap, words: &EventWords, indices: &[u64]) -> Result<Vec<Option<u64>>, MapError> {
-    let paths = EventPaths::new(function, words)?;
+    let paths = EventToPathTranslator::new(function, words)?;
     let counter = |word: &u64| Some(function.first_counter.saturating_add(paths.path(word - words.first_word)?));
     Ok(indices.iter().map(counter).collect())
 }

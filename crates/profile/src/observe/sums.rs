@@ -7,7 +7,7 @@ use trodden_unit::events::EVENT_CELLS_PER_COUNTER;
 pub type CountsAndEvents = (Vec<(u64, u64)>, Vec<(u64, PathEvents)>);
 
 /// Converts cells to counts and events. Cells are sums over all threads; where a sum saturated, `overflow` has the excess.
-pub fn split_cells(cells: &[(u64, u64)], overflow: &[(u64, u128)]) -> CountsAndEvents {
+pub fn split_cells_into_counts_and_events(cells: &[(u64, u64)], overflow: &[(u64, u128)]) -> CountsAndEvents {
     let excess = |at: u64| overflow.binary_search_by_key(&at, |o| o.0).map_or(0, |index| overflow[index].1);
     let wide = cells.iter().map(|&(at, value)| (at, u128::from(value) + excess(at)));
     let (mut counts, mut events) = (Vec::new(), Vec::new());
@@ -43,8 +43,8 @@ mod tests {
         for (at, value) in [(4, 1), (5, -5i64 as u64), (6, u64::MAX), (7, 3), (8, 9), (4, 2), (5, 2), (6, 5), (7, 4)] {
             sums.add(at, value);
         }
-        let (counts, overflow) = sums.finish();
-        let (counts, events) = split_cells(&counts, &overflow);
+        let (counts, overflow) = sums.into_sparse_sums();
+        let (counts, events) = split_cells_into_counts_and_events(&counts, &overflow);
         assert_eq!(counts, [(1, 3), (2, 9)]);
         assert_eq!(events, [(1, PathEvents { sum: -3, squares: (8 << 64) + 4 })]);
     }

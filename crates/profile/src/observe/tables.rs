@@ -1,14 +1,14 @@
 //! Decodes the hash tables of functions with many paths. A path's cell depends on what the thread counted before, so the tables of
 //! different threads cannot be added; keys and counts are read region by region.
 
-use super::{FunctionTally, Inexact, InexactFinder};
+use super::{FunctionCountAndSum, InexactFinder, InexactnessReason};
 use crate::sum::CountSums;
 use std::ops::Range;
 use trodden_unit::{FunctionMap, Storage, UnitMap};
 
 /// Finds functions whose hash tables were full, and sums the executions whose path is unknown for this reason.
 #[derive(Default)]
-pub struct FullTableFinder(FunctionTally);
+pub struct FullTableFinder(FunctionCountAndSum);
 
 impl InexactFinder for FullTableFinder {
     fn visit_function(&mut self, _: &UnitMap, function: &FunctionMap, unattributed: u64) {
@@ -17,10 +17,10 @@ impl InexactFinder for FullTableFinder {
         }
     }
 
-    fn reasons(&mut self) -> Vec<Inexact> {
+    fn collect_reasons(&mut self) -> Vec<InexactnessReason> {
         match self.0 {
-            FunctionTally { functions: 0, .. } => Vec::new(),
-            FunctionTally { functions, sum } => vec![Inexact::TableFull { functions, executions: sum }],
+            FunctionCountAndSum { functions: 0, .. } => Vec::new(),
+            FunctionCountAndSum { functions, sum } => vec![InexactnessReason::TableFull { functions, executions: sum }],
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Decodes units that count only unknown or watched paths. In such a unit, the words after the counters are times of first executions. If
 //! several threads have a time for the same counter, the earliest one is kept.
 
-use super::{Inexact, InexactFinder};
+use super::{InexactFinder, InexactnessReason};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use trodden_unit::UnitMap;
@@ -14,8 +14,8 @@ impl InexactFinder for UnknownPathFinder {
         self.0 += u64::from(map.has_times() && !map.experiment.is_watched());
     }
 
-    fn reasons(&mut self) -> Vec<Inexact> {
-        if self.0 > 0 { vec![Inexact::Residual(self.0)] } else { Vec::new() }
+    fn collect_reasons(&mut self) -> Vec<InexactnessReason> {
+        if self.0 > 0 { vec![InexactnessReason::Residual(self.0)] } else { Vec::new() }
     }
 }
 

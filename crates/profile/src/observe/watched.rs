@@ -1,6 +1,6 @@
 //! Finds units that count only watched paths, which an expression selects. Their times are decoded in [`super::unknown`].
 
-use super::{Inexact, InexactFinder};
+use super::{InexactFinder, InexactnessReason};
 use trodden_unit::UnitMap;
 
 #[derive(Default)]
@@ -11,7 +11,7 @@ impl InexactFinder for WatchedPathFinder {
         self.0 += u64::from(map.experiment.is_watched());
     }
 
-    fn reasons(&mut self) -> Vec<Inexact> {
-        if self.0 > 0 { vec![Inexact::Watched(self.0)] } else { Vec::new() }
+    fn collect_reasons(&mut self) -> Vec<InexactnessReason> {
+        if self.0 > 0 { vec![InexactnessReason::Watched(self.0)] } else { Vec::new() }
     }
 }

@@ -10,7 +10,7 @@ use trodden_flow::call_frequencies::{WeightedCall, call_frequencies};
 use trodden_unit::{Frame, FunctionMap, MapError, UnitMap};
 
 /// Returns the estimated number of calls to each function in a run, in the order of the units and their functions.
-pub fn calls_of_program(units: &[(Frame, UnitMap)]) -> Result<Vec<f64>, MapError> {
+pub fn estimate_calls_of_program(units: &[(Frame, UnitMap)]) -> Result<Vec<f64>, MapError> {
     let names = CallNames::from_units(units);
     let mut calls = Vec::new();
     let functions = units.iter().enumerate().flat_map(|(unit, (_, map))| map.functions.iter().map(move |f| (unit, f)));

@@ -1,14 +1,14 @@
 //! Converts all functions of a program to procedures, the input for dividing their paths among instrumented copies: paths, frequencies, and
 //! call sites.
 
-use super::calls::UnitCalls;
-use super::calls_of_program::calls_of_program;
-use super::{edge_procedure, estimated_procedure, measured_procedure};
+use super::calls::CallSiteCounts;
+use super::calls_of_program::estimate_calls_of_program;
+use super::{build_edge_procedure, build_estimated_procedure, build_measured_procedure};
 use crate::model::{Profile, UnitProfile};
 use crate::paths::FunctionPaths;
 use std::collections::HashMap;
 use trodden_partition::Procedure;
-use trodden_text::names::Name;
+use trodden_text::names::DemangledName;
 use trodden_text::words::plural;
 use trodden_unit::{Frame, FunctionMap, Identity, MapError, UnitMap};
 
@@ -40,13 +40,13 @@ pub fn procedures(units: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Resu
     };
     let others: Vec<&FunctionMap> = counted.as_ref().map(is_other).unwrap_or_default();
     if let [first, ..] = others[..] {
-        return Err(ProcedureError::OtherVariant { functions: others.len(), first: Name::from_linkage(&first.name).short });
+        return Err(ProcedureError::OtherVariant { functions: others.len(), first: DemangledName::from_linkage(&first.name).short });
     }
-    let calls = calls_of_program(units)?;
+    let calls = estimate_calls_of_program(units)?;
     let procedure = |((unit, frame, map, function), calls): ((usize, &Frame, &UnitMap, &FunctionMap), f64)| {
         let found = match &counted {
-            None => estimated_procedure(function, calls)?,
-            Some(known) => measured_procedure(function, &known.counts(frame, map, function))?,
+            None => build_estimated_procedure(function, calls)?,
+            Some(known) => build_measured_procedure(function, &known.counts(frame, map, function))?,
         };
         Ok(Procedure { unit, ..found })
     };
@@ -55,7 +55,7 @@ pub fn procedures(units: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Resu
 
 /// Converts the functions of `edges`, whose maps were changed so that each path is a single edge. `units` are the original units, which the
 /// profile describes.
-pub fn edge_procedures(
+pub fn build_edge_procedures(
     units: &[(Frame, UnitMap)],
     edges: &[(Frame, UnitMap)],
     profile: Option<&Profile>,
@@ -63,10 +63,10 @@ pub fn edge_procedures(
     let counted = profile.map(ProfiledFunctions::from_profile);
     let pairs =
         units.iter().zip(edges).flat_map(|((frame, map), (_, own))| map.functions.iter().zip(&own.functions).map(move |f| (frame, map, f)));
-    let calls = calls_of_program(units)?;
+    let calls = estimate_calls_of_program(units)?;
     let procedure = |((frame, map, (function, own)), calls): ((&Frame, &UnitMap, (&FunctionMap, &FunctionMap)), f64)| match &counted {
-        None => estimated_procedure(own, calls),
-        Some(known) => edge_procedure(own, &FunctionPaths::decode(function, known.counts(frame, map, function))?),
+        None => build_estimated_procedure(own, calls),
+        Some(known) => build_edge_procedure(own, &FunctionPaths::decode(function, known.counts(frame, map, function))?),
     };
     pairs.zip(calls).map(procedure).collect()
 }
@@ -123,7 +123,7 @@ pub fn add_estimates(units: &[(Frame, UnitMap)], measured: &[Procedure]) -> Resu
     let weight = 1u64 << LOG_WEIGHT.min(sum.leading_zeros().saturating_sub(2));
     let functions = units.iter().flat_map(|(_, map)| &map.functions);
     let procedure = |(known, function): (&Procedure, &FunctionMap)| {
-        let estimated = estimated_procedure(function, 1.0)?.frequencies;
+        let estimated = build_estimated_procedure(function, 1.0)?.frequencies;
         let all = estimated.iter().fold(1u128, |sum, n| sum + u128::from(*n));
         let share = |n: u64| (u128::from(n) * u128::from(weight - 1) / all) as u64;
         let frequencies = known.frequencies.iter().zip(estimated).map(|(n, e)| n.saturating_mul(weight).saturating_add(share(e))).collect();
@@ -134,7 +134,7 @@ pub fn add_estimates(units: &[(Frame, UnitMap)], measured: &[Procedure]) -> Resu
 
 /// Sets the number of call sites of each procedure.
 pub fn add_call_sites(units: &[(Frame, UnitMap)], procedures: &mut [Procedure]) {
-    let calls = UnitCalls::from_units(units);
+    let calls = CallSiteCounts::from_units(units);
     let functions = units.iter().enumerate().flat_map(|(at, (_, map))| map.functions.iter().map(move |f| (at, f)));
-    procedures.iter_mut().zip(functions).for_each(|(procedure, (unit, f))| procedure.call_sites = Some(calls.sites(unit, f)));
+    procedures.iter_mut().zip(functions).for_each(|(procedure, (unit, f))| procedure.call_sites = Some(calls.call_site_count(unit, f)));
 }

@@ -19,7 +19,7 @@ pub struct BranchSampling {
     /// Number of executions of complete paths that were observed in the windows.
     pub whole_paths: u64,
     /// Numbers of observations that could not be attributed to paths, by reason.
-    pub losses: Losses,
+    pub losses: UnattributedBranches,
     /// The observed counts, if the profile's counts are estimates; otherwise empty.
     pub observed: Vec<ObservedBranches>,
 }
@@ -39,7 +39,7 @@ pub enum SamplingSource {
 
 /// Numbers of observations that could not be attributed to paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Losses {
+pub struct UnattributedBranches {
     /// Number of executions observed in blocks whose address is known.
     pub blocks: u64,
     /// Number of executions in `blocks` that are on counted paths.
@@ -73,7 +73,8 @@ pub struct ObservedBranches {
 impl BranchSampling {
     /// Returns whether all executions were observed. If not, an unfinished path may only be a gap in the observations.
     pub fn is_complete(&self) -> bool {
-        let Losses { blocks: _, blocks_counted: _, incomplete, inconsistent, ambiguous, inferred: _, broken, gaps } = self.losses;
+        let UnattributedBranches { blocks: _, blocks_counted: _, incomplete, inconsistent, ambiguous, inferred: _, broken, gaps } =
+            self.losses;
         self.source == SamplingSource::BranchTrace && [incomplete, inconsistent, ambiguous, broken, gaps] == [0; 5]
     }
 

@@ -84,13 +84,13 @@ impl BurstSampling {
 
     /// Returns whether estimates are withheld: the program spent most of its time waiting for a processor, so wall time says little about
     /// how much it executed.
-    pub fn is_withheld(&self) -> bool {
+    pub fn is_estimate_withheld(&self) -> bool {
         self.waited > MAX_WAITING_SHARE
     }
 
     /// Estimates the number of executions of a counter's path, of which `seen` were observed. `None` if estimates are withheld.
     pub fn estimate(&self, image: Identity, unit: Identity, index: u64, seen: u64) -> Option<BurstEstimate> {
-        if self.is_withheld() {
+        if self.is_estimate_withheld() {
             return None;
         }
         let (scale, counter) = (self.scale(), self.counter(image, unit, index));
@@ -101,7 +101,7 @@ impl BurstSampling {
     }
 
     /// Returns the weighted count of a counter. If there is none, returns `seen`, the observed count.
-    pub fn weighted(&self, image: Identity, unit: Identity, index: u64, seen: u64) -> f64 {
+    pub fn weighted_count(&self, image: Identity, unit: Identity, index: u64, seen: u64) -> f64 {
         self.counter(image, unit, index).map_or(seen as f64, |c| f64::from(c.weighted))
     }
 
@@ -169,7 +169,7 @@ impl SamplingSwitch {
     }
 
     /// Turns counting on or off in all processes that count in this file.
-    pub fn set(&self, on: bool) -> std::io::Result<()> {
+    pub fn set_counting(&self, on: bool) -> std::io::Result<()> {
         self.file.write_all_at(&[u8::from(on)], self.offset)
     }
 }
@@ -179,13 +179,13 @@ pub fn subtract_earlier_counts(now: &mut [RawProfile], before: &[RawProfile]) {
     for raw in now {
         let Some(old) = before.iter().find(|b| b.file == raw.file && b.image == raw.image) else { continue };
         for (unit, old) in raw.units.iter_mut().zip(&old.units) {
-            unit.counts = difference(&unit.counts, &old.counts);
+            unit.counts = count_difference(&unit.counts, &old.counts);
         }
     }
 }
 
 /// Returns how much each counter has increased. If a counter is smaller than before, it is in a new file, in which it started at 0.
-pub(super) fn difference(now: &[(u64, u64)], before: &[(u64, u64)]) -> Vec<(u64, u64)> {
+pub(super) fn count_difference(now: &[(u64, u64)], before: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut before = before.iter().peekable();
     let mut gained = Vec::new();
     for &(index, count) in now {

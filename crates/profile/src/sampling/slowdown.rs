@@ -12,11 +12,11 @@ use std::collections::HashMap;
 use trodden_unit::Identity;
 
 /// Cost of counting a path (increments of the path register, and the counter update), as a share of the path's IR instructions.
-pub(super) const COST_SHARE: f64 = 0.17;
-/// Relative standard error of [`COST_SHARE`].
-pub(super) const COST_ERROR: f64 = 0.5;
+pub(super) const COUNTING_COST_SHARE: f64 = 0.17;
+/// Relative standard error of [`COUNTING_COST_SHARE`].
+pub(super) const COUNTING_COST_ERROR_SHARE: f64 = 0.5;
 /// Maximum cost of counting a path, in IR instructions. The paths of the seven programs above had up to 40 instructions on average.
-pub(super) const MAX_COST: f64 = 40.0 * COST_SHARE;
+pub(super) const MAX_COUNTING_COST: f64 = 40.0 * COUNTING_COST_SHARE;
 const MAX_SLOWDOWN: f64 = 4.0;
 
 /// Work between two readings of the counters, in executed IR instructions.
@@ -66,7 +66,7 @@ pub(super) fn compute_costs(profile: &Profile, image: Identity, unit: Identity) 
 
 /// Returns the cost of counting a path that has the given number of instructions.
 pub(super) fn counting_cost(instructions: f64) -> f64 {
-    (COST_SHARE * instructions).min(MAX_COST)
+    (COUNTING_COST_SHARE * instructions).min(MAX_COUNTING_COST)
 }
 
 #[cfg(test)]

@@ -5,12 +5,12 @@
 
 use super::names::{profile_path, run_numbers};
 use super::rows::{IMAGES_QUERY, RUNS_QUERY, from_sqlite_integer, insert_run, remove_unused_suites_and_builds, to_sqlite_integer};
-use super::schema::{self, BUSY_TIMEOUT, MIGRATIONS, configure, migrate};
-use super::{DATABASE_NAME, IndexFailure, PROFILES_FOLDER, STREAMS_FOLDER};
-use crate::atomic_file::Access;
-use crate::container::{ProfileHeader, change_run};
+use super::schema::{self, BUSY_TIMEOUT, SCHEMA_MIGRATIONS, configure_database, migrate_database};
+use super::{DATABASE_NAME, PROFILES_FOLDER, STREAMS_FOLDER, StoreIndexError};
+use crate::atomic_file::FilePermissions;
+use crate::container::{ProfileHeader, update_run_in_file};
 use crate::error::ProfileError;
-use crate::private::file_mode;
+use crate::private::mode_for_new_file;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, params};
 use std::collections::{BTreeMap, BTreeSet};
@@ -88,33 +88,33 @@ pub fn open(index_folder: &Path, folder: &Path) -> Result<StoreIndex, ProfileErr
     if is_store {
         set_permissions(&path, folder);
     }
-    let attempt = |store, reason| -> Result<StoreIndex, IndexFailure> {
-        let mut database = connect(&path, store)?;
-        let repair = synchronize(&mut database, folder, reason)?;
+    let attempt = |store, reason| -> Result<StoreIndex, StoreIndexError> {
+        let mut database = connect_to_index(&path, store)?;
+        let repair = synchronize_index_with_profiles(&mut database, folder, reason)?;
         Ok(StoreIndex { database, repair })
     };
     let index = match attempt(is_store.then_some(folder), is_missing.then(|| "was missing".to_owned())) {
-        Err(IndexFailure::Sql(error)) if is_corrupt(&error) => {
+        Err(StoreIndexError::Sql(error)) if is_corrupt(&error) => {
             reset_database(&path).map_err(failed)?;
             attempt(None, Some(format!("was corrupt ({error})")))
         }
         other => other,
     };
-    index.map_err(|failure| failure.into_error(&path))
+    index.map_err(|failure| failure.into_profile_error(&path))
 }
 
 /// Opens the database, upgrades its tables and checks it. `store` is the folder of the store, or `None` if the upgrade must not change
 /// profiles.
-fn connect(path: &Path, store: Option<&Path>) -> Result<Connection, IndexFailure> {
+fn connect_to_index(path: &Path, store: Option<&Path>) -> Result<Connection, StoreIndexError> {
     let mut database = Connection::open(path)?;
-    configure(&database)?;
+    configure_database(&database)?;
     if let Some(folder) = store
-        && (1..schema::FIRST_VERSION_WITH_SUITES_IN_PROFILES).contains(&schema::version(&database)?)
+        && (1..schema::FIRST_VERSION_WITH_SUITES_IN_PROFILES).contains(&schema::query_schema_version(&database)?)
     {
         add_suites_to_profiles(&mut database, folder)?;
     }
-    let now = migrate(&mut database)?;
-    let known = MIGRATIONS.len() as u64;
+    let now = migrate_database(&mut database)?;
+    let known = SCHEMA_MIGRATIONS.len() as u64;
     if now > known {
         return Err(ProfileError::Version { path: path.to_owned(), kind: "run store", found: now, known }.into());
     }
@@ -131,7 +131,7 @@ fn connect(path: &Path, store: Option<&Path>) -> Result<Connection, IndexFailure
 }
 
 /// Writes the name of each run's suite into its profile. In stores of older versions, only the index contained the suites.
-fn add_suites_to_profiles(database: &mut Connection, folder: &Path) -> Result<(), IndexFailure> {
+fn add_suites_to_profiles(database: &mut Connection, folder: &Path) -> Result<(), StoreIndexError> {
     let t = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let rows = {
         let mut statement = t.prepare("SELECT number, suites.name FROM runs LEFT JOIN suites ON suites.id = runs.suite")?;
@@ -142,7 +142,7 @@ fn add_suites_to_profiles(database: &mut Connection, folder: &Path) -> Result<()
         let path = profile_path(folder, number);
         // Profiles that are corrupt or of a different version are left unchanged; the problem is reported when they are read.
         if ProfileHeader::read(&path).is_ok_and(|header| header.run.suite != suite) {
-            change_run(&path, Access::Mode(file_mode(folder)), |run| run.suite = suite)?;
+            update_run_in_file(&path, FilePermissions::Mode(mode_for_new_file(folder)), |run| run.suite = suite)?;
         }
     }
     Ok(t.commit()?)
@@ -168,8 +168,12 @@ fn reset_database(path: &Path) -> rusqlite::Result<()> {
 
 /// Adds runs to the index whose profiles it lacks, and removes runs whose profiles no longer exist. `reason` says why the index was
 /// rebuilt, if it was. Returns `None` if nothing changed.
-fn synchronize(database: &mut Connection, folder: &Path, reason: Option<String>) -> Result<Option<IndexRepair>, IndexFailure> {
-    let differences = Differences::find(database, folder)?;
+fn synchronize_index_with_profiles(
+    database: &mut Connection,
+    folder: &Path,
+    reason: Option<String>,
+) -> Result<Option<IndexRepair>, StoreIndexError> {
+    let differences = IndexDifferences::find(database, folder)?;
     if differences.is_empty() {
         return Ok(None);
     }
@@ -177,7 +181,7 @@ fn synchronize(database: &mut Connection, folder: &Path, reason: Option<String>)
     let read = |path: &Path| ProfileHeader::read(path).map_err(|e| e.to_string());
     let mut headers: BTreeMap<u64, _> = differences.missing.iter().map(|&n| (n, read(&profile_path(folder, n)))).collect();
     let t = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let differences = Differences::find(&t, folder)?;
+    let differences = IndexDifferences::find(&t, folder)?;
     let mut repair = IndexRepair { folder: folder.to_owned(), reason, added: 0, gone: differences.gone.len(), unreadable: Vec::new() };
     for number in &differences.gone {
         t.execute("DELETE FROM runs WHERE number = ?1", [to_sqlite_integer(*number)])?;
@@ -194,7 +198,7 @@ fn synchronize(database: &mut Connection, folder: &Path, reason: Option<String>)
                 repair.added += 1;
             }
             Err(why) => {
-                let (bytes, modified) = size_and_mtime(&there);
+                let (bytes, modified) = file_size_and_mtime(&there);
                 let sql = "INSERT OR REPLACE INTO unreadable (number, bytes, modified_ns, why) VALUES (?1, ?2, ?3, ?4)";
                 t.execute(sql, params![to_sqlite_integer(number), bytes, modified, why])?;
                 repair.unreadable.push(UnreadableProfile { path, why });
@@ -207,7 +211,7 @@ fn synchronize(database: &mut Connection, folder: &Path, reason: Option<String>)
     Ok(is_changed.then_some(repair))
 }
 
-struct Differences {
+struct IndexDifferences {
     /// Numbers of profiles that the index lists neither as runs nor as unreadable.
     missing: Vec<u64>,
     /// Runs without a profile.
@@ -216,8 +220,8 @@ struct Differences {
     stale_unreadable: Vec<u64>,
 }
 
-impl Differences {
-    fn find(database: &Connection, folder: &Path) -> Result<Differences, IndexFailure> {
+impl IndexDifferences {
+    fn find(database: &Connection, folder: &Path) -> Result<IndexDifferences, StoreIndexError> {
         let listed: BTreeSet<u64> = {
             let mut statement = database.prepare("SELECT number FROM runs ORDER BY number")?;
             statement.query_map([], |row| row.get(0).map(from_sqlite_integer))?.collect::<Result<_, _>>()?
@@ -230,11 +234,12 @@ impl Differences {
         // The folder is read after the index. If a recorder is just adding a run, its profile may be found although its row was not. The
         // second comparison, while the database is locked, corrects this.
         let there = run_numbers(&folder.join(PROFILES_FOLDER))?;
-        let is_unchanged =
-            |number: u64, known: (i64, i64)| profile_path(folder, number).symlink_metadata().is_ok_and(|now| size_and_mtime(&now) == known);
+        let is_unchanged = |number: u64, known: (i64, i64)| {
+            profile_path(folder, number).symlink_metadata().is_ok_and(|now| file_size_and_mtime(&now) == known)
+        };
         let stale_unreadable: Vec<u64> = unreadable.iter().filter(|(n, known)| !is_unchanged(**n, **known)).map(|(n, _)| *n).collect();
         let is_known = |n: &u64| listed.contains(n) || (unreadable.contains_key(n) && !stale_unreadable.contains(n));
-        Ok(Differences {
+        Ok(IndexDifferences {
             missing: there.iter().copied().filter(|n| !is_known(n)).collect(),
             gone: listed.difference(&there).copied().collect(),
             stale_unreadable,
@@ -247,13 +252,13 @@ impl Differences {
 }
 
 /// Returns a file's size and modification time. If both are the same as before, the file is taken as unchanged.
-fn size_and_mtime(file: &Metadata) -> (i64, i64) {
+fn file_size_and_mtime(file: &Metadata) -> (i64, i64) {
     (to_sqlite_integer(file.len()), file.mtime().saturating_mul(1_000_000_000).saturating_add(file.mtime_nsec()))
 }
 
 /// Returns the number of the next run. It is higher than the numbers of all runs in the index, all removed runs, and all files in the
 /// store.
-pub fn next_run_number(t: &Transaction, folder: &Path) -> Result<u64, IndexFailure> {
+pub fn next_run_number(t: &Transaction, folder: &Path) -> Result<u64, StoreIndexError> {
     let assigned: Option<i64> = t.query_row("SELECT max(seq) FROM sqlite_sequence WHERE name = 'runs'", [], |row| row.get(0))?;
     let listed: Option<i64> = t.query_row("SELECT max(number) FROM runs", [], |row| row.get(0))?;
     let mut last = assigned.into_iter().chain(listed).map(from_sqlite_integer).max().unwrap_or(0);
@@ -266,7 +271,7 @@ pub fn next_run_number(t: &Transaction, folder: &Path) -> Result<u64, IndexFailu
 /// Creates the database file if necessary, and gives it the permissions of the store; SQLite copies them to its other files. Ignores
 /// failures, since SQLite reports them better when it opens the file.
 fn set_permissions(path: &Path, folder: &Path) {
-    let mode = file_mode(folder);
+    let mode = mode_for_new_file(folder);
     let has_mode = |file: &Metadata| file.mode() & 0o777 == mode;
     match path.metadata() {
         Ok(there) if has_mode(&there) => {}

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// A file or folder that a killed recorder left in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leftover {
+pub struct LeftoverFile {
     /// The file or folder.
     pub path: PathBuf,
     /// Size on disk in bytes, including the contents of a folder.
@@ -31,7 +31,7 @@ fn disk_usage(path: &Path) -> u64 {
 impl RunStore {
     /// Finds the folders of raw files and the incomplete profiles that killed recorders left. Excludes those that a running recorder has
     /// locked.
-    pub fn leftovers(&self) -> Result<Vec<Leftover>, ProfileError> {
+    pub fn find_leftover_files(&self) -> Result<Vec<LeftoverFile>, ProfileError> {
         let mut found = Vec::new();
         for (folder, prefixes) in
             [(self.folder.clone(), &[RAW_FOLDER_PREFIX, TEMPORARY_PREFIX][..]), (self.folder.join(PROFILES_FOLDER), &[TEMPORARY_PREFIX])]
@@ -42,7 +42,7 @@ impl RunStore {
                 let is_named =
                     path.file_name().is_some_and(|name| prefixes.iter().any(|p| name.as_encoded_bytes().starts_with(p.as_bytes())));
                 if is_named && !path.is_symlink() && atomic_file::is_orphaned(&path) {
-                    found.push(Leftover { bytes: disk_usage(&path), path });
+                    found.push(LeftoverFile { bytes: disk_usage(&path), path });
                 }
             }
         }

@@ -18,7 +18,7 @@ pub const IMAGES_QUERY: &str =
 
 pub fn insert_run(t: &Transaction, number: u64, header: &ProfileHeader, bytes: u64) -> rusqlite::Result<()> {
     let run = &header.run;
-    let suite = run.suite.as_deref().map(|name| suite_id(t, name)).transpose()?;
+    let suite = run.suite.as_deref().map(|name| find_or_insert_suite(t, name)).transpose()?;
     let command = serde_json::to_string(&run.command).expect("strings are JSON");
     let (status, signal) = match run.ending {
         Some(ProcessEnding::Exit(status)) => (Some(status), None),
@@ -64,7 +64,7 @@ pub fn insert_run(t: &Transaction, number: u64, header: &ProfileHeader, bytes: u
 }
 
 /// Returns the ID of a suite, which is added to the index if it is new.
-pub fn suite_id(t: &Transaction, name: &str) -> rusqlite::Result<i64> {
+pub fn find_or_insert_suite(t: &Transaction, name: &str) -> rusqlite::Result<i64> {
     t.execute("INSERT INTO suites (name) VALUES (?1) ON CONFLICT DO NOTHING", [name])?;
     t.query_row("SELECT id FROM suites WHERE name = ?1", [name], |row| row.get(0))
 }

@@ -10,7 +10,7 @@ const APPLICATION_ID: i64 = 0x5452_4f44;
 pub const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// SQL statements that upgrade each version of the schema to the next. The version is the number of migrations applied.
-pub const MIGRATIONS: &[&str] = &[
+pub const SCHEMA_MIGRATIONS: &[&str] = &[
     SCHEMA,
     "ALTER TABLE runs ADD COLUMN test TEXT; -- name of the test of a suite that the run is",
     "ALTER TABLE runs ADD COLUMN diverged INTEGER NOT NULL DEFAULT 0; -- differences between the copies that counted it",
@@ -63,7 +63,7 @@ const SCHEMA: &str = "
     CREATE INDEX runs_by_build ON run_builds (build);
 ";
 
-pub fn configure(database: &Connection) -> rusqlite::Result<()> {
+pub fn configure_database(database: &Connection) -> rusqlite::Result<()> {
     database.busy_timeout(BUSY_TIMEOUT)?;
     database.pragma_update(None, "foreign_keys", true)?;
     let mode: String = database.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
@@ -76,26 +76,26 @@ pub fn configure(database: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Returns the schema version of a database; 0 if the database is empty.
-pub fn version(database: &Connection) -> rusqlite::Result<u64> {
+pub fn query_schema_version(database: &Connection) -> rusqlite::Result<u64> {
     database.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0)).map(|v| u64::try_from(v).unwrap_or(0))
 }
 
 /// Upgrades the schema to the current version. Returns the version of the database, which is higher than the current one if a newer trodden
 /// created it.
-pub fn migrate(database: &mut Connection) -> rusqlite::Result<u64> {
-    let found = version(database)?;
-    if found >= MIGRATIONS.len() as u64 {
+pub fn migrate_database(database: &mut Connection) -> rusqlite::Result<u64> {
+    let found = query_schema_version(database)?;
+    if found >= SCHEMA_MIGRATIONS.len() as u64 {
         return Ok(found);
     }
     let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Another process may have upgraded the schema since the check above.
-    let from = version(&transaction)?;
-    for (number, step) in MIGRATIONS.iter().enumerate().skip(from as usize) {
+    let from = query_schema_version(&transaction)?;
+    for (number, step) in SCHEMA_MIGRATIONS.iter().enumerate().skip(from as usize) {
         transaction.execute_batch(step)?;
         transaction.pragma_update(None, "user_version", number as i64 + 1)?;
     }
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-    let now = version(&transaction)?;
+    let now = query_schema_version(&transaction)?;
     transaction.commit()?;
     Ok(now)
 }

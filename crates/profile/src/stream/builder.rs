@@ -9,8 +9,8 @@
 //! have been lost.
 
 use super::live::{StreamHeader, ThreadKey};
-use super::log::{LogContent, LogFrameHeader, LogWriter};
-use super::symbol::Depth;
+use super::log::{LogFrameContent, LogFrameHeader, StreamLogWriter};
+use super::symbol::CallStackDepth;
 use crate::error::ProfileError;
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,13 +22,13 @@ use trodden_wire::stream::Event;
 /// Extension of journals.
 pub const JOURNAL_EXTENSION: &str = "journal";
 /// Maximum memory, in bytes, that a compressor needs for each of its entries ([`Compressor::item_count_in_memory`]).
-pub const BYTES_PER_ENTRY: usize = 200;
+pub const BYTES_PER_BUILDER_ENTRY: usize = 200;
 
 /// Limits above which windows are closed. They are checked after each frame of events, so the last frame may exceed them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowBounds {
-    /// Maximum number of compressor entries of all open windows of a stream file ([`Compressor::item_count_in_memory`], [`BYTES_PER_ENTRY`]
-    /// each). If it is exceeded, the largest windows are closed.
+    /// Maximum number of compressor entries of all open windows of a stream file ([`Compressor::item_count_in_memory`],
+    /// [`BYTES_PER_BUILDER_ENTRY`] each). If it is exceeded, the largest windows are closed.
     pub max_entries: usize,
     /// Maximum size of a thread's journal in bytes. If it is exceeded, the thread's window is closed.
     pub max_journal_bytes: u64,
@@ -41,15 +41,15 @@ impl Default for WindowBounds {
     }
 }
 
-pub struct LogBuilder {
-    log: LogWriter,
+pub struct StreamLogBuilder {
+    log: StreamLogWriter,
     header: StreamHeader,
     method: CompressionMethod,
     bounds: WindowBounds,
     open: BTreeMap<ThreadKey, OpenWindow>,
     /// State of each thread at the end of its last closed window: the number of the next chunk, the depth of the call stack, and the number
     /// of lost events.
-    ended: BTreeMap<ThreadKey, (u64, Depth, u64)>,
+    ended: BTreeMap<ThreadKey, (u64, CallStackDepth, u64)>,
     /// Number of symbols in all closed windows.
     symbols: u64,
 }
@@ -61,17 +61,22 @@ struct OpenWindow {
     journal_bytes: u64,
 }
 
-impl std::fmt::Debug for LogBuilder {
+impl std::fmt::Debug for StreamLogBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Builder").field("log", &self.log).field("method", &self.method).field("open", &self.open.len()).finish()
     }
 }
 
-impl LogBuilder {
-    pub fn create(path: &Path, header: &StreamHeader, method: CompressionMethod, bounds: WindowBounds) -> Result<LogBuilder, ProfileError> {
-        let log = LogWriter::create(path, header)?;
+impl StreamLogBuilder {
+    pub fn create(
+        path: &Path,
+        header: &StreamHeader,
+        method: CompressionMethod,
+        bounds: WindowBounds,
+    ) -> Result<StreamLogBuilder, ProfileError> {
+        let log = StreamLogWriter::create(path, header)?;
         let (open, ended) = (BTreeMap::new(), BTreeMap::new());
-        Ok(LogBuilder { log, header: header.clone(), method, bounds, open, ended, symbols: 0 })
+        Ok(StreamLogBuilder { log, header: header.clone(), method, bounds, open, ended, symbols: 0 })
     }
 
     pub fn set_bounds(&mut self, bounds: WindowBounds) {
@@ -92,11 +97,11 @@ impl LogBuilder {
     }
 
     /// Appends events to the journal of their thread, so that they survive if the recorder is killed.
-    pub fn write_journal(&mut self, header: &LogFrameHeader, words: &[u32]) -> Result<(), ProfileError> {
+    pub fn append_to_journal(&mut self, header: &LogFrameHeader, words: &[u32]) -> Result<(), ProfileError> {
         let window = self.find_or_open_window(header);
         let mut journal = match window.journal_bytes {
-            0 => LogWriter::create(&window.journal.clone(), &self.header)?,
-            _ => LogWriter::reopen(&window.journal)?,
+            0 => StreamLogWriter::create(&window.journal.clone(), &self.header)?,
+            _ => StreamLogWriter::reopen(&window.journal)?,
         };
         let plain: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         journal.append(header, &plain)?;
@@ -110,7 +115,7 @@ impl LogBuilder {
         let bounds = self.bounds;
         if self.open.get(&header.key).is_some_and(|window| header.sequence != window.header.sequence + window.header.chunks) {
             // Chunks are missing between the window and these events, so a new window begins. Readers detect the gap between the two.
-            self.close(header.key)?;
+            self.close_window(header.key)?;
         }
         let window = self.find_or_open_window(header);
         if window.header.lost != header.lost {
@@ -129,60 +134,60 @@ impl LogBuilder {
         window.header.chunks = header.sequence + header.chunks - window.header.sequence;
         window.header.lost = header.lost;
         if window.journal_bytes >= bounds.max_journal_bytes {
-            return self.close(header.key);
+            return self.close_window(header.key);
         }
-        while self.entries_in_memory() > bounds.max_entries {
+        while self.entry_count_in_memory() > bounds.max_entries {
             let Some(largest) = self.open.iter().max_by_key(|(_, w)| w.compressor.item_count_in_memory()).map(|(key, _)| *key) else {
                 break;
             };
-            self.close(largest)?;
+            self.close_window(largest)?;
         }
         Ok(())
     }
 
     /// Records that a thread wrote `end` chunks in total. If its last window ends before that, the remaining chunks are missing.
     pub(super) fn end_thread(&mut self, key: ThreadKey, end: u64) -> Result<(), ProfileError> {
-        self.close(key)?;
-        let (next, depth, lost) = self.ended.get(&key).copied().unwrap_or((0, Depth::default(), 0));
+        self.close_window(key)?;
+        let (next, depth, lost) = self.ended.get(&key).copied().unwrap_or((0, CallStackDepth::default(), 0));
         if next < end {
             // An empty window after the missing chunks tells readers that there is a gap.
-            let depth = Depth { is_known: false, ..depth };
-            let content = LogContent::Window;
+            let depth = CallStackDepth { is_known: false, ..depth };
+            let content = LogFrameContent::Window;
             self.find_or_open_window(&LogFrameHeader { content, key, parent: None, sequence: end, chunks: 0, lost, events: 0, depth });
-            self.close(key)?;
+            self.close_window(key)?;
         }
         Ok(())
     }
 
     /// Returns the number of compressor entries of all open windows.
-    pub fn entries_in_memory(&self) -> usize {
+    pub fn entry_count_in_memory(&self) -> usize {
         self.open.values().map(|w| w.compressor.item_count_in_memory()).sum()
     }
 
-    pub fn symbols(&self) -> u64 {
+    pub fn event_count(&self) -> u64 {
         self.symbols + self.open.values().map(|w| w.header.events).sum::<u64>()
     }
 
     /// Closes all windows and returns the size of the log in bytes.
-    pub fn close_all(&mut self) -> Result<u64, ProfileError> {
+    pub fn close_all_windows(&mut self) -> Result<u64, ProfileError> {
         let keys: Vec<ThreadKey> = self.open.keys().copied().collect();
-        keys.into_iter().try_for_each(|key| self.close(key))?;
+        keys.into_iter().try_for_each(|key| self.close_window(key))?;
         Ok(self.log.bytes())
     }
 
     fn find_or_open_window(&mut self, header: &LogFrameHeader) -> &mut OpenWindow {
         let (method, ended, log) = (self.method, &self.ended, self.log.path());
         self.open.entry(header.key).or_insert_with(|| {
-            let (next, depth, lost) = ended.get(&header.key).copied().unwrap_or((0, Depth::default(), 0));
+            let (next, depth, lost) = ended.get(&header.key).copied().unwrap_or((0, CallStackDepth::default(), 0));
             let is_known = depth.is_known && next == header.sequence && lost == header.lost;
-            let depth = Depth { is_known, ..depth };
-            let header = LogFrameHeader { content: LogContent::Window, chunks: 0, events: 0, depth, ..*header };
+            let depth = CallStackDepth { is_known, ..depth };
+            let header = LogFrameHeader { content: LogFrameContent::Window, chunks: 0, events: 0, depth, ..*header };
             OpenWindow { header, compressor: method.compressor(), journal: journal_path(log, header.key), journal_bytes: 0 }
         })
     }
 
     /// Closes a thread's window: writes it to the log, then removes the thread's journal.
-    fn close(&mut self, key: ThreadKey) -> Result<(), ProfileError> {
+    fn close_window(&mut self, key: ThreadKey) -> Result<(), ProfileError> {
         let Some(OpenWindow { header, compressor, journal, journal_bytes }) = self.open.remove(&key) else { return Ok(()) };
         let failed = |e: trodden_sequence::SequenceError| ProfileError::io(self.log.path(), "write")(std::io::Error::other(e));
         let grammar = compressor.close().map_err(failed)?;

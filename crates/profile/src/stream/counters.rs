@@ -80,7 +80,7 @@ impl<'a> CounterLookup<'a> {
     }
 
     /// Returns what an event of the counter's path says about its frame. `None` if [`CounterLookup::decode`] returns `None`.
-    pub fn role(&self, counter: u32) -> Option<PathRole> {
+    pub fn path_role(&self, counter: u32) -> Option<PathRole> {
         if let Some(known) = self.roles.borrow().get(&counter) {
             return *known;
         }

@@ -7,10 +7,10 @@
 //! of a thread may be seen before an earlier one. Chunks are therefore drained in the order of their numbers, and chunks after a missing
 //! one wait for the next poll.
 
-use super::builder::{LogBuilder, WindowBounds, find_journals};
+use super::builder::{StreamLogBuilder, WindowBounds, find_journals};
 use super::live::{LiveStream, StreamChunk, ThreadKey};
-use super::log::{self, LogContent, LogFrameHeader, PackedFrame, StreamLog};
-use super::symbol::Depth;
+use super::log::{self, LogFrameContent, LogFrameHeader, PackedFrame, StreamLog};
+use super::symbol::CallStackDepth;
 use crate::error::ProfileError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -19,20 +19,20 @@ use trodden_wire::LostThreads;
 use trodden_wire::stream::{CHUNK_EVENT_COUNT, STREAM_CHUNKS_PER_REGION};
 
 /// Number of chunks of a thread (16 KiB each) that are collected before they are written to the journal together.
-const CHUNKS_PER_FRAME: usize = 16;
+const MAX_CHUNKS_PER_FRAME: usize = 16;
 /// Interval, in polls, at which all chunks are examined. The other polls examine only the chunks that are expected to be full next.
 const FULL_SCAN_INTERVAL: u32 = 200;
 /// Number of consecutive polls without a full chunk after which all chunks are examined. This is repeated whenever the number of such polls
 /// reaches a power of two.
-const IDLE_POLLS_BEFORE_SCAN: u32 = 4;
+const MIN_IDLE_POLLS_BEFORE_SCAN: u32 = 4;
 /// Number of consecutive polls without a full chunk after which all open windows are closed.
 const IDLE_POLLS_BEFORE_CLOSE: u32 = 500;
 
 /// A drain of a stream file into a log.
 #[derive(Debug)]
-pub struct Drain {
+pub struct StreamDrain {
     live: LiveStream,
-    builder: LogBuilder,
+    builder: StreamLogBuilder,
     pending: BTreeMap<ThreadKey, PendingChunks>,
     /// For each region, the slot whose chunk is expected to be full next.
     expected: Vec<u64>,
@@ -40,12 +40,12 @@ pub struct Drain {
     next: BTreeMap<ThreadKey, u64>,
     polls: u32,
     idle: u32,
-    drained: DrainTotals,
+    drained: StreamDrainTotals,
 }
 
 /// Amounts of data that a drain wrote and of data that was lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DrainTotals {
+pub struct StreamDrainTotals {
     /// Number of events.
     pub events: u64,
     /// Number of chunks.
@@ -68,12 +68,12 @@ struct PendingChunks {
     chunks: Vec<StreamChunk>,
 }
 
-impl Drain {
+impl StreamDrain {
     /// Starts to drain the stream file `stream` into the new log `log`.
-    pub fn begin(stream: &Path, log: &Path, method: CompressionMethod) -> Result<Drain, ProfileError> {
+    pub fn begin(stream: &Path, log: &Path, method: CompressionMethod) -> Result<StreamDrain, ProfileError> {
         let live = LiveStream::open(stream, true)?;
-        let builder = LogBuilder::create(log, live.header(), method, WindowBounds::default())?;
-        Ok(Drain {
+        let builder = StreamLogBuilder::create(log, live.header(), method, WindowBounds::default())?;
+        Ok(StreamDrain {
             live,
             builder,
             pending: BTreeMap::new(),
@@ -81,7 +81,7 @@ impl Drain {
             next: BTreeMap::new(),
             polls: 0,
             idle: 0,
-            drained: DrainTotals::default(),
+            drained: StreamDrainTotals::default(),
         })
     }
 
@@ -92,16 +92,16 @@ impl Drain {
 
     /// Returns true if a window is open.
     pub fn has_open_windows(&self) -> bool {
-        self.builder.entries_in_memory() > 0
+        self.builder.entry_count_in_memory() > 0
     }
 
     /// Drains the chunks that are full. Returns their number.
-    pub fn poll(&mut self) -> Result<usize, ProfileError> {
+    pub fn drain_full_chunks(&mut self) -> Result<usize, ProfileError> {
         self.polls += 1;
         // If a few polls found no full chunk, chunks may be full in other slots than the expected ones, and the program may be waiting for
         // them.
         let is_thorough =
-            self.polls.is_multiple_of(FULL_SCAN_INTERVAL) || self.idle >= IDLE_POLLS_BEFORE_SCAN && self.idle.is_power_of_two();
+            self.polls.is_multiple_of(FULL_SCAN_INTERVAL) || self.idle >= MIN_IDLE_POLLS_BEFORE_SCAN && self.idle.is_power_of_two();
         let full = if is_thorough {
             self.scan_all_chunks()?
         } else {
@@ -117,33 +117,38 @@ impl Drain {
         }
         self.idle = if full.is_empty() { self.idle.saturating_add(1) } else { 0 };
         if self.idle == IDLE_POLLS_BEFORE_CLOSE {
-            self.flush_all()?;
-            self.builder.close_all()?;
+            self.flush_all_threads()?;
+            self.builder.close_all_windows()?;
         }
         Ok(full.len())
     }
 
     /// Drains all remaining chunks and closes the log. The program must have ended.
-    pub fn finish(mut self) -> Result<DrainTotals, ProfileError> {
-        self.flush_all()?;
+    pub fn finish_drain(mut self) -> Result<StreamDrainTotals, ProfileError> {
+        self.flush_all_threads()?;
         for chunk in self.live.chunks()? {
             self.read_chunk(&chunk)?;
         }
-        self.flush_all()?;
+        self.flush_all_threads()?;
         self.drained.invalid_words += count_lost_words(&self.live)?;
-        let bytes = self.builder.close_all()?;
-        Ok(DrainTotals { bytes, events: self.builder.symbols(), lost: self.live.lost_threads()?, ..self.drained })
+        let bytes = self.builder.close_all_windows()?;
+        Ok(StreamDrainTotals { bytes, events: self.builder.event_count(), lost: self.live.lost_threads()?, ..self.drained })
     }
 
     /// Creates a log for a program that has ended, from its stream file and from the log (`before`) and journals of a killed recorder. The
     /// existing files are left unchanged.
-    pub fn resume(stream: &Path, log: &Path, before: Option<&Path>, method: CompressionMethod) -> Result<DrainTotals, ProfileError> {
+    pub fn finish_interrupted_drain(
+        stream: &Path,
+        log: &Path,
+        before: Option<&Path>,
+        method: CompressionMethod,
+    ) -> Result<StreamDrainTotals, ProfileError> {
         let live = LiveStream::open(stream, false)?;
         // The ends of the threads are read before their chunks. Otherwise, chunks that a running program fills in between would be reported
         // as missing.
         let ends = live.count_chunks_by_thread()?;
-        let mut builder = LogBuilder::create(log, live.header(), method, WindowBounds::default())?;
-        let mut drained = DrainTotals::default();
+        let mut builder = StreamLogBuilder::create(log, live.header(), method, WindowBounds::default())?;
+        let mut drained = StreamDrainTotals::default();
         if let Some(before) = before {
             let windows = StreamLog::open(before)?;
             drained.corrupt_bytes += windows.corrupt_bytes();
@@ -173,8 +178,8 @@ impl Drain {
         drained.invalid_words += count_lost_words(&live)?;
         // Chunks that were already returned to the program are missing if the log or a journal was truncated.
         ends.into_iter().try_for_each(|(key, end)| builder.end_thread(key, end))?;
-        let bytes = builder.close_all()?;
-        Ok(DrainTotals { bytes, events: builder.symbols(), lost: live.lost_threads()?, ..drained })
+        let bytes = builder.close_all_windows()?;
+        Ok(StreamDrainTotals { bytes, events: builder.event_count(), lost: live.lost_threads()?, ..drained })
     }
 
     /// Returns the stream file.
@@ -186,7 +191,7 @@ impl Drain {
     fn scan_all_chunks(&mut self) -> Result<Vec<StreamChunk>, ProfileError> {
         let full = self.live.chunks()?.into_iter().filter(|c| c.is_full).collect();
         let full = self.select_next(full);
-        self.expected.resize(self.live.regions()? as usize, 0);
+        self.expected.resize(self.live.region_count()? as usize, 0);
         full.iter().for_each(|c| self.expected[c.place.0 as usize] = (c.place.1 + 1) % STREAM_CHUNKS_PER_REGION);
         Ok(full)
     }
@@ -194,12 +199,12 @@ impl Drain {
     /// Selects the chunks that are next in their threads and not pending already.
     fn select_next(&mut self, chunks: Vec<StreamChunk>) -> Vec<StreamChunk> {
         let is_pending = |c: &StreamChunk| self.pending.get(&c.key).is_some_and(|p| p.chunks.iter().any(|k| k.place == c.place));
-        select_in_order(&mut self.next, chunks.into_iter().filter(|c| !is_pending(c)))
+        select_consecutive_chunks(&mut self.next, chunks.into_iter().filter(|c| !is_pending(c)))
     }
 
     /// Returns the full chunks in the expected slots, and further full chunks in the slots after these, sorted by thread and number.
     fn find_expected_chunks(&mut self) -> Result<Vec<StreamChunk>, ProfileError> {
-        self.expected.resize(self.live.regions()? as usize, 0);
+        self.expected.resize(self.live.region_count()? as usize, 0);
         let mut full = Vec::new();
         for (region, expected) in self.expected.iter().enumerate() {
             for ahead in 0..STREAM_CHUNKS_PER_REGION {
@@ -226,16 +231,24 @@ impl Drain {
         }
     }
 
-    /// Reads a chunk and adds it to the thread's pending chunks. If the chunk does not continue them, or if there are [`CHUNKS_PER_FRAME`],
-    /// they are flushed first.
+    /// Reads a chunk and adds it to the thread's pending chunks. If the chunk does not continue them, or if there are
+    /// [`MAX_CHUNKS_PER_FRAME`], they are flushed first.
     fn read_chunk(&mut self, chunk: &StreamChunk) -> Result<(), ProfileError> {
         let follows = |p: &PendingChunks| p.header.sequence + p.header.chunks == chunk.sequence && p.header.lost == chunk.lost;
-        if self.pending.get(&chunk.key).is_some_and(|p| !follows(p) || p.chunks.len() == CHUNKS_PER_FRAME) {
+        if self.pending.get(&chunk.key).is_some_and(|p| !follows(p) || p.chunks.len() == MAX_CHUNKS_PER_FRAME) {
             self.flush(chunk.key)?;
         }
         let StreamChunk { key, parent, sequence, lost, .. } = *chunk;
-        let header =
-            LogFrameHeader { content: LogContent::Events, key, parent, sequence, chunks: 0, lost, events: 0, depth: Depth::default() };
+        let header = LogFrameHeader {
+            content: LogFrameContent::Events,
+            key,
+            parent,
+            sequence,
+            chunks: 0,
+            lost,
+            events: 0,
+            depth: CallStackDepth::default(),
+        };
         let pending = self.pending.entry(key).or_insert_with(|| PendingChunks { header, words: Vec::new(), chunks: Vec::new() });
         self.drained.invalid_words += self.live.read_events(chunk, &mut pending.words)?;
         pending.header.chunks += 1;
@@ -243,7 +256,7 @@ impl Drain {
         Ok(())
     }
 
-    fn flush_all(&mut self) -> Result<(), ProfileError> {
+    fn flush_all_threads(&mut self) -> Result<(), ProfileError> {
         let keys: Vec<ThreadKey> = self.pending.keys().copied().collect();
         keys.into_iter().try_for_each(|key| self.flush(key))
     }
@@ -252,7 +265,7 @@ impl Drain {
     fn flush(&mut self, key: ThreadKey) -> Result<(), ProfileError> {
         let Some(PendingChunks { header, words, chunks }) = self.pending.remove(&key) else { return Ok(()) };
         let header = LogFrameHeader { events: words.len() as u64, ..header };
-        self.builder.write_journal(&header, &words)?;
+        self.builder.append_to_journal(&header, &words)?;
         self.drained.chunks += chunks.len() as u64;
         chunks.iter().try_for_each(|chunk| self.live.release_chunk(chunk))?;
         self.builder.add_events(&header, &words)
@@ -261,7 +274,7 @@ impl Drain {
 
 /// Selects the chunks that continue their threads without a gap, and advances `next`, the number of each thread's next chunk. The chunks
 /// must be sorted by thread and number.
-fn select_in_order(next: &mut BTreeMap<ThreadKey, u64>, chunks: impl Iterator<Item = StreamChunk>) -> Vec<StreamChunk> {
+fn select_consecutive_chunks(next: &mut BTreeMap<ThreadKey, u64>, chunks: impl Iterator<Item = StreamChunk>) -> Vec<StreamChunk> {
     chunks
         .filter(|chunk| {
             let next = next.entry(chunk.key).or_default();
@@ -313,8 +326,16 @@ fn collect_remaining_pieces(live: &LiveStream, journals: &[PathBuf], corrupt_byt
     }
     for chunk in live.chunks()? {
         let StreamChunk { key, parent, sequence, lost, .. } = chunk;
-        let header =
-            LogFrameHeader { content: LogContent::Events, key, parent, sequence, chunks: 1, lost, events: 0, depth: Depth::default() };
+        let header = LogFrameHeader {
+            content: LogFrameContent::Events,
+            key,
+            parent,
+            sequence,
+            chunks: 1,
+            lost,
+            events: 0,
+            depth: CallStackDepth::default(),
+        };
         pieces.push(RemainingPiece { header, source: PieceSource::Chunk(chunk) });
     }
     pieces.sort_by_key(|r| (r.header.key, r.header.sequence, std::cmp::Reverse(r.header.chunks)));
@@ -336,7 +357,7 @@ mod tests {
     fn chunk_after_a_gap_waits_for_the_next_poll() {
         let mut next = BTreeMap::new();
         let mut numbers = |seen: &[(u32, u64)]| -> Vec<(u32, u64)> {
-            let taken = select_in_order(&mut next, seen.iter().map(|(thread, sequence)| chunk(*thread, *sequence)));
+            let taken = select_consecutive_chunks(&mut next, seen.iter().map(|(thread, sequence)| chunk(*thread, *sequence)));
             taken.iter().map(|c| (c.key.thread, c.sequence)).collect()
         };
         assert_eq!(numbers(&[(1, 0), (1, 2), (2, 0), (2, 1)]), [(1, 0), (2, 0), (2, 1)]);

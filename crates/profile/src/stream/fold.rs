@@ -4,7 +4,7 @@
 
 use super::live::StreamHeader;
 use super::log::StreamLog;
-use super::symbol::Symbol;
+use super::symbol::StreamSymbol;
 use crate::error::ProfileError;
 use crate::private;
 use std::os::unix::ffi::OsStrExt;
@@ -14,16 +14,18 @@ use trodden_container::{FileHeader, FileKind};
 use trodden_wire::layout::Layout;
 use trodden_wire::{LostThreads, RAW_VERSION, RawHeader, RawUnit, region_lost_offset, region_stride};
 
-const PAGE_BYTES: u64 = 4096;
+const RAW_FILE_PAGE_BYTES: u64 = 4096;
 
 /// Returns the values of all counters of the image. They are computed from the windows' grammars, without expanding these.
-pub fn fold_counts(log: &StreamLog) -> Result<Vec<u64>, ProfileError> {
+pub fn count_counter_increments(log: &StreamLog) -> Result<Vec<u64>, ProfileError> {
     let mut counts = vec![0u64; log.header().counters as usize];
     for thread in log.threads() {
-        for window in 0..thread.windows() {
+        for window in 0..thread.window_count() {
             let grammar = log.window(thread, window)?;
             for (symbol, times) in grammar.terminals().iter().zip(grammar.terminal_counts()) {
-                if let Some(count) = Symbol::from_number(*symbol).and_then(Symbol::counted).and_then(|c| counts.get_mut(c as usize)) {
+                if let Some(count) =
+                    StreamSymbol::from_number(*symbol).and_then(StreamSymbol::counter_to_increment).and_then(|c| counts.get_mut(c as usize))
+                {
                     *count += times;
                 }
             }
@@ -39,7 +41,7 @@ pub fn write_raw(path: &Path, stream: &StreamHeader, counts: &[u64], lost: LostT
         let file = private::create_file(path)?;
         let image_path = stream.image_path.as_os_str().as_bytes();
         let (units_offset, path_offset) = (RawHeader::BYTES, RawHeader::BYTES + stream.units.len() * RawUnit::BYTES);
-        let regions_offset = ((path_offset + image_path.len()) as u64).next_multiple_of(PAGE_BYTES);
+        let regions_offset = ((path_offset + image_path.len()) as u64).next_multiple_of(RAW_FILE_PAGE_BYTES);
         let mut header = RawHeader {
             file_header: FileHeader::new(FileKind::RAW_COUNTS, RAW_VERSION).to_bytes(),
             image: stream.image.0,
@@ -69,7 +71,7 @@ pub fn write_raw(path: &Path, stream: &StreamHeader, counts: &[u64], lost: LostT
         // Pages without counts stay holes, as in the raw files that programs write.
         for (index, counts) in counts.chunks(512).enumerate().filter(|(_, counts)| counts.iter().any(|c| *c != 0)) {
             let bytes: Vec<u8> = counts.iter().flat_map(|c| c.to_le_bytes()).collect();
-            file.write_all_at(&bytes, regions_offset + index as u64 * PAGE_BYTES)?;
+            file.write_all_at(&bytes, regions_offset + index as u64 * RAW_FILE_PAGE_BYTES)?;
         }
         file.write_all_at(&lost.0.to_le_bytes(), regions_offset + region_lost_offset(stream.counters))
     };

@@ -2,14 +2,14 @@
 //! ([`trodden_unit::iterations`]).
 
 use super::counters::{CounterLookup, FunctionIndex, PathRole};
-use super::nesting::{Nesting, NestingStep};
-use super::symbol::Symbol;
+use super::nesting::{CallNesting, NestingStep};
+use super::symbol::StreamSymbol;
 use std::collections::{BTreeMap, HashMap};
 
 /// Counts the paths over iterations in the stream of one thread. They are given as lists of events.
 pub struct IterationReader<'p, 'a> {
     lookup: &'p CounterLookup<'a>,
-    nesting: Nesting<'p, 'a>,
+    nesting: CallNesting<'p, 'a>,
     iterations: usize,
     frames: Vec<FrameHistory>,
     counts: HashMap<Vec<u32>, u64>,
@@ -27,14 +27,14 @@ struct FrameHistory {
 impl<'p, 'a> IterationReader<'p, 'a> {
     /// Creates a reader without counts. Paths over iterations consist of at most `iterations` paths.
     pub fn new(lookup: &'p CounterLookup<'a>, iterations: usize) -> IterationReader<'p, 'a> {
-        IterationReader { lookup, nesting: Nesting::new(lookup), iterations, frames: Vec::new(), counts: HashMap::new() }
+        IterationReader { lookup, nesting: CallNesting::new(lookup), iterations, frames: Vec::new(), counts: HashMap::new() }
     }
 
     /// Processes the next symbol of the thread's stream.
-    pub fn feed(&mut self, symbol: Symbol) {
-        match self.nesting.feed(symbol) {
+    pub fn feed_symbol(&mut self, symbol: StreamSymbol) {
+        match self.nesting.feed_symbol(symbol) {
             NestingStep::Entered(_) => {
-                let is_incomplete = matches!(symbol, Symbol::Inherited(_));
+                let is_incomplete = matches!(symbol, StreamSymbol::Inherited(_));
                 self.frames.push(FrameHistory { paths: Vec::new(), is_incomplete });
             }
             NestingStep::Path { counter, role, depth } => self.feed_path(counter, role, depth),
@@ -60,7 +60,7 @@ impl<'p, 'a> IterationReader<'p, 'a> {
     }
 
     /// Returns, for each function, the paths over iterations (as lists of events) and their numbers of executions.
-    pub fn finish(self) -> BTreeMap<FunctionIndex, Vec<(Vec<u64>, u64)>> {
+    pub fn into_iteration_counts(self) -> BTreeMap<FunctionIndex, Vec<(Vec<u64>, u64)>> {
         let mut counts: BTreeMap<FunctionIndex, Vec<(Vec<u64>, u64)>> = BTreeMap::new();
         for (path, count) in self.counts {
             let events: Option<Vec<(FunctionIndex, u64)>> = path.iter().map(|counter| self.lookup.path(*counter)).collect();

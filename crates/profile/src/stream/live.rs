@@ -6,7 +6,7 @@
 //! header is the same afterwards.
 
 use crate::error::ProfileError;
-use crate::raw::{RawSetup, RegionFile, has_kind};
+use crate::raw::{RawFileSetup, RawRegionFile, has_kind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -23,7 +23,7 @@ use trodden_wire::stream::{
 use trodden_wire::{LostThreads, RawHeader, RawUnit, region_lost_offset, region_stride};
 
 /// Maximum number of attempts to read data that the program is changing at the same time.
-const MAX_READS: usize = 16;
+const MAX_READ_ATTEMPTS: usize = 16;
 
 /// Description of the image and the process that wrote a stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -128,8 +128,8 @@ impl LiveStream {
     pub fn open(path: &Path, to_drain: bool) -> Result<LiveStream, ProfileError> {
         let action = if to_drain { "write" } else { "read" };
         let file = OpenOptions::new().read(true).write(to_drain).open(path).map_err(ProfileError::io(path, action))?;
-        let raw = RegionFile::new(path, file)?;
-        let RawSetup { header, units, image_path } = raw.read_setup(FileKind::STREAM_FILE)?;
+        let raw = RawRegionFile::new(path, file)?;
+        let RawFileSetup { header, units, image_path } = raw.read_setup(FileKind::STREAM_FILE)?;
         if header.region_stride != region_stride(STREAM_REGION_WORDS) {
             let what = format!("expected regions of {} bytes, found {}", region_stride(STREAM_REGION_WORDS), header.region_stride);
             return Err(ProfileError::RawCorrupt { path: path.to_owned(), offset: offset_of!(RawHeader, region_stride) as u64, what });
@@ -164,12 +164,12 @@ impl LiveStream {
             self.read_exact(&mut word, offset).map(|()| LostThreads(u64::from_le_bytes(word)))
         };
         let of_header = word(offset_of!(RawHeader, lost) as u64)?;
-        (0..self.regions()?)
+        (0..self.region_count()?)
             .try_fold(of_header, |sum, region| Ok(sum.merge(word(self.region_offset(region, region_lost_offset(STREAM_REGION_WORDS)))?)))
     }
 
     /// Returns the number of regions that are complete in the file.
-    pub fn regions(&self) -> Result<u64, ProfileError> {
+    pub fn region_count(&self) -> Result<u64, ProfileError> {
         let length = self.file.metadata().map_err(ProfileError::io(&self.path, "read"))?.len();
         Ok(length.saturating_sub(self.regions_offset) / self.stride)
     }
@@ -198,7 +198,7 @@ impl LiveStream {
             reads += 1;
             // If the program changed the header while it was read, the state may be older than the other fields. The header is read again
             // then.
-            if is_intact || header.state == CHUNK_FREE || reads == MAX_READS {
+            if is_intact || header.state == CHUNK_FREE || reads == MAX_READ_ATTEMPTS {
                 return Ok((header, is_intact));
             }
         }
@@ -207,7 +207,7 @@ impl LiveStream {
     /// Returns the file offsets of chunks with corrupt headers. The events in these chunks are lost.
     pub fn corrupt_chunks(&self) -> Result<Vec<u64>, ProfileError> {
         let mut corrupt = Vec::new();
-        for region in 0..self.regions()? {
+        for region in 0..self.region_count()? {
             for slot in 0..STREAM_CHUNKS_PER_REGION {
                 let (header, is_intact) = self.read_header(region, slot)?;
                 corrupt.extend((header.state != CHUNK_FREE && !is_intact).then(|| self.chunk_offset(region, slot)));
@@ -219,7 +219,7 @@ impl LiveStream {
     /// Returns all chunks that are in use, sorted by thread and number.
     pub fn chunks(&self) -> Result<Vec<StreamChunk>, ProfileError> {
         let mut chunks = Vec::new();
-        for region in 0..self.regions()? {
+        for region in 0..self.region_count()? {
             for slot in 0..STREAM_CHUNKS_PER_REGION {
                 chunks.extend(self.chunk(region, slot)?);
             }
@@ -232,7 +232,7 @@ impl LiveStream {
     /// since they keep their headers until they are reused.
     pub(super) fn count_chunks_by_thread(&self) -> Result<BTreeMap<ThreadKey, u64>, ProfileError> {
         let mut ends = BTreeMap::<ThreadKey, u64>::new();
-        for region in 0..self.regions()? {
+        for region in 0..self.region_count()? {
             for slot in 0..STREAM_CHUNKS_PER_REGION {
                 let (header, is_intact) = self.read_header(region, slot)?;
                 if is_intact {
@@ -283,15 +283,15 @@ impl LiveStream {
             return Err(ProfileError::RawCorrupt { path: self.path.clone(), offset: *offset, what });
         }
         let chunks = self.chunks()?;
-        chunks.chunk_by(|a, b| a.key == b.key).map(|chunks| self.read_thread(chunks)).collect()
+        chunks.chunk_by(|a, b| a.key == b.key).map(|chunks| self.read_live_thread(chunks)).collect()
     }
 
     /// Reads the events of a thread from its chunks. If the thread is running, it may overwrite its last chunk, so reading is tried up to
-    /// [`MAX_READS`] times. Returns no events if all attempts fail.
-    fn read_thread(&self, chunks: &[StreamChunk]) -> Result<LiveThread, ProfileError> {
+    /// [`MAX_READ_ATTEMPTS`] times. Returns no events if all attempts fail.
+    fn read_live_thread(&self, chunks: &[StreamChunk]) -> Result<LiveThread, ProfileError> {
         let key = chunks[0].key;
         let mut seen = chunks.to_vec();
-        for _ in 0..MAX_READS {
+        for _ in 0..MAX_READ_ATTEMPTS {
             let mut kept = self.read_unchanged(&seen)?;
             if let Some((last, newest)) = kept.last_mut()
                 && seen.last().is_some_and(|seen| seen.sequence == last.sequence)
@@ -331,7 +331,7 @@ impl LiveStream {
 
     /// Returns the live activations of the thread that wrote a chunk; empty if its region now belongs to a different thread.
     fn live_frames(&self, chunk: &StreamChunk) -> Result<Vec<Event>, ProfileError> {
-        for region in 0..self.regions()? {
+        for region in 0..self.region_count()? {
             let mut header = [0; size_of::<RegionStream>()];
             self.read_exact(&mut header, self.region_offset(region, 0))?;
             let RegionStream { thread, process, started_ns, .. } = RegionStream::read(&header).expect("as many bytes as a header has");

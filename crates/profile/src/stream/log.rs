@@ -1,13 +1,13 @@
 //! Stream logs: files with the compressed streams of a run's threads.
 //!
 //! A log is a [container](trodden_container) file: a section with the [`StreamHeader`], then a section for each *frame*. A frame contains
-//! the events of consecutive chunks of one thread, either compressed to a *window* (a grammar of [`Symbol`]s) or plain
+//! the events of consecutive chunks of one thread, either compressed to a *window* (a grammar of [`StreamSymbol`]s) or plain
 //! ([`Event::to_word`](trodden_wire::stream::Event::to_word), 4 bytes each). The section's subject is the thread; its index has the other
 //! fields of the [`LogFrameHeader`]. The log of a finished recording contains only windows. Plain events occur in journals, which belong to
 //! windows that are not finished ([`super::builder`]).
 
 use super::live::{StreamHeader, ThreadKey};
-use super::symbol::{Depth, Symbol};
+use super::symbol::{CallStackDepth, StreamSymbol};
 use crate::error::ProfileError;
 use crate::private;
 use std::fs::{File, OpenOptions};
@@ -24,15 +24,15 @@ use trodden_wire::stream::CHUNK_EVENT_COUNT;
 
 const LOG_VERSION: u32 = 4;
 const STREAM_HEADER_TAG: u32 = 1;
-const EVENTS_TAG: u32 = 2;
-const WINDOW_TAG: u32 = 3;
+const EVENTS_FRAME_TAG: u32 = 2;
+const WINDOW_FRAME_TAG: u32 = 3;
 /// Size of a frame's index in bytes. It consists of seven numbers.
 const FRAME_INDEX_BYTES: usize = 7 * 8;
 /// Number of bytes of a frame before its content.
 const FRAME_HEADER_BYTES: usize = SECTION_HEADER_BYTES + FRAME_INDEX_BYTES;
 /// File offset of the first section's content.
-const FIRST_CONTENT_OFFSET: usize = FILE_HEADER_BYTES + SECTION_HEADER_BYTES;
-const SEARCH_BUFFER_BYTES: usize = 1 << 16;
+const FIRST_FRAME_CONTENT_OFFSET: usize = FILE_HEADER_BYTES + SECTION_HEADER_BYTES;
+const MARKER_SEARCH_BUFFER_BYTES: usize = 1 << 16;
 const HEADER_COMPRESSION_LEVEL: i32 = 3;
 /// This level is low, because the traced program may be waiting while its events are written.
 const EVENTS_COMPRESSION_LEVEL: i32 = 1;
@@ -40,7 +40,7 @@ const EVENTS_COMPRESSION_LEVEL: i32 = 1;
 const WINDOW_COMPRESSION_LEVEL: i32 = 6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogContent {
+pub enum LogFrameContent {
     Events,
     /// A grammar of symbols.
     Window,
@@ -49,7 +49,7 @@ pub enum LogContent {
 /// Header of a frame, which is a section of the log with the events of consecutive chunks of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogFrameHeader {
-    pub content: LogContent,
+    pub content: LogFrameContent,
     pub key: ThreadKey,
     /// ID of the parent process, if the stream began with a `fork`.
     pub parent: Option<u32>,
@@ -62,37 +62,37 @@ pub struct LogFrameHeader {
     /// Number of events or, in a window, of symbols.
     pub events: u64,
     /// Depth of the call stack at the end of the window. Unused in frames of events.
-    pub depth: Depth,
+    pub depth: CallStackDepth,
 }
 
 #[derive(Debug)]
-pub struct LogWriter {
+pub struct StreamLogWriter {
     path: PathBuf,
     file: File,
     bytes: u64,
 }
 
-impl LogWriter {
-    pub fn create(path: &Path, header: &StreamHeader) -> Result<LogWriter, ProfileError> {
+impl StreamLogWriter {
+    pub fn create(path: &Path, header: &StreamHeader) -> Result<StreamLogWriter, ProfileError> {
         let file = private::create_file(path).map_err(ProfileError::io(path, "write"))?;
-        let mut log = LogWriter { path: path.to_owned(), file, bytes: 0 };
+        let mut log = StreamLogWriter { path: path.to_owned(), file, bytes: 0 };
         let section = Section { tag: STREAM_HEADER_TAG, layout: LOG_VERSION, ..Section::default() }
             .to_bytes(&encode(header), HEADER_COMPRESSION_LEVEL);
         log.write(&[&FileHeader::new(FileKind::STREAM_LOG, LOG_VERSION).to_bytes()[..], &section].concat())?;
         Ok(log)
     }
 
-    pub fn reopen(path: &Path) -> Result<LogWriter, ProfileError> {
+    pub fn reopen(path: &Path) -> Result<StreamLogWriter, ProfileError> {
         let file = OpenOptions::new().append(true).open(path).map_err(ProfileError::io(path, "write"))?;
         let bytes = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
-        Ok(LogWriter { path: path.to_owned(), file, bytes })
+        Ok(StreamLogWriter { path: path.to_owned(), file, bytes })
     }
 
     /// Compresses `content` and appends it to the log as a frame.
     pub fn append(&mut self, header: &LogFrameHeader, content: &[u8]) -> Result<(), ProfileError> {
         let level = match header.content {
-            LogContent::Events => EVENTS_COMPRESSION_LEVEL,
-            LogContent::Window => WINDOW_COMPRESSION_LEVEL,
+            LogFrameContent::Events => EVENTS_COMPRESSION_LEVEL,
+            LogFrameContent::Window => WINDOW_COMPRESSION_LEVEL,
         };
         let packed = zstd::bulk::compress(content, level).map_err(ProfileError::io(&self.path, "write"))?;
         self.append_packed(header, &packed, content.len() as u64)
@@ -110,8 +110,8 @@ impl LogWriter {
         subject[4..8].copy_from_slice(&header.key.process.to_le_bytes());
         subject[8..].copy_from_slice(&header.key.started_ns.to_le_bytes());
         let tag = match header.content {
-            LogContent::Events => EVENTS_TAG,
-            LogContent::Window => WINDOW_TAG,
+            LogFrameContent::Events => EVENTS_FRAME_TAG,
+            LogFrameContent::Window => WINDOW_FRAME_TAG,
         };
         let section = Section { tag, layout: LOG_VERSION, subject, count: 0, index: &index };
         self.write(&section.packed_to_bytes(packed, unpacked))
@@ -164,7 +164,7 @@ pub struct ThreadLog {
 
 impl ThreadLog {
     /// Returns the number of windows of the thread.
-    pub fn windows(&self) -> usize {
+    pub fn window_count(&self) -> usize {
         self.frames.len()
     }
 
@@ -202,7 +202,7 @@ impl StreamLog {
             what: format!("the description of the program is invalid: {error}"),
         };
         let mut begin = Vec::new();
-        (&file).take(FIRST_CONTENT_OFFSET as u64).read_to_end(&mut begin).map_err(ProfileError::io(path, "read"))?;
+        (&file).take(FIRST_FRAME_CONTENT_OFFSET as u64).read_to_end(&mut begin).map_err(ProfileError::io(path, "read"))?;
         match expect_header(&begin, FileKind::STREAM_LOG, LOG_VERSION) {
             Ok(_) => {}
             Err(FileError::Version { found, known, .. }) => {
@@ -252,12 +252,12 @@ impl StreamLog {
         &self.threads
     }
 
-    /// Returns the grammar of a thread's window. Its terminals are [`Symbol`]s ([`Symbol::from_number`]).
+    /// Returns the grammar of a thread's window. Its terminals are [`StreamSymbol`]s ([`StreamSymbol::from_number`]).
     pub fn window(&self, thread: &ThreadLog, number: usize) -> Result<Grammar, ProfileError> {
         let frame = &thread.frames[number];
-        let content = self.content(frame)?;
+        let content = self.read_frame_content(frame)?;
         let corrupt = |what: String| ProfileError::Corrupt { path: self.path.clone(), offset: frame.offset, what };
-        if frame.header.content != LogContent::Window {
+        if frame.header.content != LogFrameContent::Window {
             return Err(corrupt("expected a window, found events. The file is a journal; read it with `trodden import`".into()));
         }
         let (window, _) = read_window(&content).map_err(|e| corrupt(e.to_string()))?;
@@ -270,7 +270,7 @@ impl StreamLog {
     /// Joins a thread's windows to one grammar, without expanding them. Fails if the file cannot be read or is corrupt, or if the joined
     /// grammar would be too large.
     pub fn grammar(&self, thread: &ThreadLog) -> Result<Grammar, ProfileError> {
-        let windows = (0..thread.windows()).map(|number| self.window(thread, number)).collect::<Result<Vec<_>, _>>()?;
+        let windows = (0..thread.window_count()).map(|number| self.window(thread, number)).collect::<Result<Vec<_>, _>>()?;
         if let [window] = windows.as_slice() {
             return Ok(window.clone());
         }
@@ -278,12 +278,12 @@ impl StreamLog {
     }
 
     /// Calls `visit` with the symbols of a thread in order, starting with symbol number `from`. Stops when `visit` returns false.
-    pub fn visit(&self, thread: &ThreadLog, from: u64, mut visit: impl FnMut(Symbol) -> bool) -> Result<(), ProfileError> {
+    pub fn visit(&self, thread: &ThreadLog, from: u64, mut visit: impl FnMut(StreamSymbol) -> bool) -> Result<(), ProfileError> {
         let first = thread.frames.partition_point(|f| f.before + f.header.events <= from);
         for number in first..thread.frames.len() {
             let grammar = self.window(thread, number)?;
             let skipped = from.saturating_sub(thread.frames[number].before);
-            for symbol in grammar.symbols_from(skipped).filter_map(Symbol::from_number) {
+            for symbol in grammar.symbols_from(skipped).filter_map(StreamSymbol::from_number) {
                 if !visit(symbol) {
                     return Ok(());
                 }
@@ -299,23 +299,23 @@ impl StreamLog {
         mut visit: impl FnMut(PackedFrame) -> Result<(), ProfileError>,
     ) -> Result<(), ProfileError> {
         for frame in &thread.frames {
-            visit(PackedFrame { header: frame.header, packed: self.packed(frame)?, section: frame.section })?;
+            visit(PackedFrame { header: frame.header, packed: self.read_packed_frame(frame)?, section: frame.section })?;
         }
         Ok(())
     }
 
-    fn packed(&self, frame: &FramePosition) -> Result<Vec<u8>, ProfileError> {
+    fn read_packed_frame(&self, frame: &FramePosition) -> Result<Vec<u8>, ProfileError> {
         let mut packed = vec![0; frame.section.packed_length() as usize];
         self.file.read_exact_at(&mut packed, frame.offset).map_err(ProfileError::io(&self.path, "read"))?;
-        frame.section.check(&packed).map_err(|error| self.corrupt(frame, &error))?;
+        frame.section.check(&packed).map_err(|error| self.corrupt_frame_error(frame, &error))?;
         Ok(packed)
     }
 
-    fn content(&self, frame: &FramePosition) -> Result<Vec<u8>, ProfileError> {
-        frame.section.unpack(&self.packed(frame)?).map_err(|error| self.corrupt(frame, &error))
+    fn read_frame_content(&self, frame: &FramePosition) -> Result<Vec<u8>, ProfileError> {
+        frame.section.unpack(&self.read_packed_frame(frame)?).map_err(|error| self.corrupt_frame_error(frame, &error))
     }
 
-    fn corrupt(&self, frame: &FramePosition, error: &SectionError) -> ProfileError {
+    fn corrupt_frame_error(&self, frame: &FramePosition, error: &SectionError) -> ProfileError {
         ProfileError::Corrupt { path: self.path.clone(), offset: frame.offset, what: format!("the content of a frame is invalid: {error}") }
     }
 
@@ -333,7 +333,7 @@ impl StreamLog {
                     break;
                 }
                 FoundFrame::Corrupt => {
-                    let next = self.next_frame(at + 1, end)?;
+                    let next = self.find_next_frame(at + 1, end)?;
                     self.corrupt_bytes += next - at;
                     at = next;
                 }
@@ -357,11 +357,11 @@ impl StreamLog {
     }
 
     /// Returns the offset of the first frame at or after `from`; `end` if there is none.
-    fn next_frame(&self, from: u64, end: u64) -> Result<u64, ProfileError> {
-        let mut bytes = vec![0; SEARCH_BUFFER_BYTES];
+    fn find_next_frame(&self, from: u64, end: u64) -> Result<u64, ProfileError> {
+        let mut bytes = vec![0; MARKER_SEARCH_BUFFER_BYTES];
         let mut at = from;
         while at + (FRAME_HEADER_BYTES as u64) <= end {
-            let length = (end - at).min(SEARCH_BUFFER_BYTES as u64) as usize;
+            let length = (end - at).min(MARKER_SEARCH_BUFFER_BYTES as u64) as usize;
             self.file.read_exact_at(&mut bytes[..length], at).map_err(ProfileError::io(&self.path, "read"))?;
             match find_marker(&bytes[..length]) {
                 Some(index) => {
@@ -392,8 +392,8 @@ pub(super) fn has_incomplete_header(path: &Path) -> Result<bool, ProfileError> {
     let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
     let length = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
     let mut begin = Vec::new();
-    (&file).take(FIRST_CONTENT_OFFSET as u64).read_to_end(&mut begin).map_err(ProfileError::io(path, "read"))?;
-    if begin.len() < FIRST_CONTENT_OFFSET {
+    (&file).take(FIRST_FRAME_CONTENT_OFFSET as u64).read_to_end(&mut begin).map_err(ProfileError::io(path, "read"))?;
+    if begin.len() < FIRST_FRAME_CONTENT_OFFSET {
         return Ok(true);
     }
     let is_log = expect_header(&begin, FileKind::STREAM_LOG, LOG_VERSION).is_ok();
@@ -410,8 +410,8 @@ pub(super) fn unpack_events(frame: &PackedFrame, path: &Path) -> Result<Vec<u32>
 fn parse_frame_header(bytes: &[u8; FRAME_HEADER_BYTES], offset: u64) -> Option<FramePosition> {
     let section = SectionHeader::read(bytes).ok()?;
     let content = match section.tag {
-        EVENTS_TAG => LogContent::Events,
-        WINDOW_TAG => LogContent::Window,
+        EVENTS_FRAME_TAG => LogFrameContent::Events,
+        WINDOW_FRAME_TAG => LogFrameContent::Window,
         _ => return None,
     };
     let index = &bytes[SECTION_HEADER_BYTES..];
@@ -429,7 +429,7 @@ fn parse_frame_header(bytes: &[u8; FRAME_HEADER_BYTES], offset: u64) -> Option<F
         chunks: number(1),
         lost: number(2),
         events: number(4),
-        depth: Depth { frames: number(5), is_known: number(6) != 0 },
+        depth: CallStackDepth { frames: number(5), is_known: number(6) != 0 },
     };
     Some(FramePosition { header, section, offset, before: 0 })
 }

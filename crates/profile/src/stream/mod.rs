@@ -16,13 +16,13 @@ mod nesting;
 mod segments;
 mod symbol;
 
-pub use builder::{BYTES_PER_ENTRY, JOURNAL_EXTENSION, WindowBounds};
+pub use builder::{BYTES_PER_BUILDER_ENTRY, JOURNAL_EXTENSION, WindowBounds};
 pub use counters::{CounterLookup, FunctionIndex, PathRole};
-pub use drain::{Drain, DrainTotals};
-pub use fold::{fold_counts, write_raw};
+pub use drain::{StreamDrain, StreamDrainTotals};
+pub use fold::{count_counter_increments, write_raw};
 pub use iterations::IterationReader;
 pub use live::{LiveStream, LiveThread, StreamChunk, StreamHeader, ThreadKey, is_stream_file};
 pub use log::{StreamLog, ThreadLog};
-pub use nesting::{Nesting, NestingStep, StreamActivation, UnclearFrames};
+pub use nesting::{CallNesting, NestingStep, StreamActivation, UnclearFrameCounts};
 pub use segments::SegmentReader;
-pub use symbol::{Depth, Symbol};
+pub use symbol::{CallStackDepth, StreamSymbol};

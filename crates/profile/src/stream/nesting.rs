@@ -2,12 +2,12 @@
 //!
 //! - *Enter* pushes a frame. Its caller is the frame on top of the stack, at the last call that this frame reached.
 //! - *Path* belongs to the frame on top of the stack. If it is a path of a different function, frames disappeared without an event, because
-//!   the program switched stacks, or began without one. Both kinds of frames are counted ([`UnclearFrames`]). Neither occurs in a complete
-//!   stream of a program that does not switch stacks.
+//!   the program switched stacks, or began without one. Both kinds of frames are counted ([`UnclearFrameCounts`]). Neither occurs in a
+//!   complete stream of a program that does not switch stacks.
 //! - *Unwound* pops the frames that an exception or `longjmp` left.
 
 use super::counters::{CounterLookup, FunctionIndex, PathRole};
-use super::symbol::Symbol;
+use super::symbol::StreamSymbol;
 
 /// An activation of a function: a frame of the thread's call stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub enum NestingStep {
 
 /// Numbers of frames whose beginning or end is not in the stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UnclearFrames {
+pub struct UnclearFrameCounts {
     /// Number of frames that disappeared without an event.
     pub vanished: u64,
     /// Number of frames that began without an event.
@@ -51,24 +51,24 @@ pub struct UnclearFrames {
 
 /// The call stack of a thread, updated with each event of its stream.
 #[derive(Debug)]
-pub struct Nesting<'p, 'a> {
+pub struct CallNesting<'p, 'a> {
     lookup: &'p CounterLookup<'a>,
     frames: Vec<StreamActivation>,
-    unclear: UnclearFrames,
+    unclear: UnclearFrameCounts,
 }
 
-impl<'p, 'a> Nesting<'p, 'a> {
+impl<'p, 'a> CallNesting<'p, 'a> {
     /// Returns an empty call stack, for the beginning of a stream.
-    pub fn new(lookup: &'p CounterLookup<'a>) -> Nesting<'p, 'a> {
-        Nesting { lookup, frames: Vec::new(), unclear: UnclearFrames::default() }
+    pub fn new(lookup: &'p CounterLookup<'a>) -> CallNesting<'p, 'a> {
+        CallNesting { lookup, frames: Vec::new(), unclear: UnclearFrameCounts::default() }
     }
 
     /// Returns a call stack for the middle of a stream. For each live frame, outermost first, `live` contains any counter of the frame's
     /// function. The paths of the callers are unknown.
-    pub fn with_live_frames(lookup: &'p CounterLookup<'a>, live: impl IntoIterator<Item = u32>) -> Nesting<'p, 'a> {
+    pub fn with_live_frames(lookup: &'p CounterLookup<'a>, live: impl IntoIterator<Item = u32>) -> CallNesting<'p, 'a> {
         let functions = live.into_iter().filter_map(|counter| lookup.path(counter));
         let frames = functions.map(|(function, _)| StreamActivation { function, call: None, at: None }).collect();
-        Nesting { lookup, frames, unclear: UnclearFrames::default() }
+        CallNesting { lookup, frames, unclear: UnclearFrameCounts::default() }
     }
 
     /// Returns the live frames, outermost first.
@@ -77,24 +77,24 @@ impl<'p, 'a> Nesting<'p, 'a> {
     }
 
     /// Returns the numbers of frames whose beginning or end is not in the part of the stream processed so far.
-    pub fn unclear(&self) -> UnclearFrames {
+    pub fn unclear_frame_counts(&self) -> UnclearFrameCounts {
         self.unclear
     }
 
     /// Updates the call stack with the next symbol of the stream, and returns what happened.
-    pub fn feed(&mut self, symbol: Symbol) -> NestingStep {
+    pub fn feed_symbol(&mut self, symbol: StreamSymbol) -> NestingStep {
         match symbol {
-            Symbol::Enter(counter) | Symbol::Inherited(counter) => {
+            StreamSymbol::Enter(counter) | StreamSymbol::Inherited(counter) => {
                 let Some((function, _)) = self.lookup.path(counter) else { return NestingStep::Unknown };
-                let inherited = matches!(symbol, Symbol::Inherited(_));
+                let inherited = matches!(symbol, StreamSymbol::Inherited(_));
                 let call = self.frames.last().and_then(|f| f.at);
-                let is_call = |c: &u32| self.lookup.role(*c) == Some(PathRole::Call);
+                let is_call = |c: &u32| self.lookup.path_role(*c) == Some(PathRole::Call);
                 let frame = StreamActivation { function, call, at: inherited.then_some(counter).filter(is_call) };
                 self.frames.push(frame);
                 NestingStep::Entered(frame)
             }
-            Symbol::Path(counter) | Symbol::Exit(counter) => self.feed_path(counter),
-            Symbol::Unwound(frames) => {
+            StreamSymbol::Path(counter) | StreamSymbol::Exit(counter) => self.feed_path(counter),
+            StreamSymbol::Unwound(frames) => {
                 let gone = self.frames.len().min(frames as usize);
                 self.frames.truncate(self.frames.len() - gone);
                 NestingStep::Unwound(gone)
@@ -103,7 +103,9 @@ impl<'p, 'a> Nesting<'p, 'a> {
     }
 
     fn feed_path(&mut self, counter: u32) -> NestingStep {
-        let (Some((function, _)), Some(role)) = (self.lookup.path(counter), self.lookup.role(counter)) else { return NestingStep::Unknown };
+        let (Some((function, _)), Some(role)) = (self.lookup.path(counter), self.lookup.path_role(counter)) else {
+            return NestingStep::Unknown;
+        };
         if self.frames.last().is_none_or(|f| f.function != function) {
             match self.frames.iter().rposition(|f| f.function == function) {
                 Some(nearest) => {

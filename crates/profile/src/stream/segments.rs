@@ -6,20 +6,20 @@
 //! segment. After a tail call, the caller's path is the one that ended with the tail call.
 
 use super::counters::{CounterLookup, FunctionIndex, PathRole};
-use super::nesting::{Nesting, NestingStep};
-use super::symbol::Symbol;
+use super::nesting::{CallNesting, NestingStep};
+use super::symbol::StreamSymbol;
 use crate::paths::PathStart;
 use crate::segments::{CountsBySegment, FunctionPath, calling_block, ends_with_tail_call};
 use std::collections::HashMap;
 
 /// A chain of callers' paths, represented by its index in `SegmentReader::chains`.
 type ChainId = u32;
-const NO_CALLERS: ChainId = 0;
+const NO_CALLERS_CHAIN_ID: ChainId = 0;
 
 /// Counts the segments in the stream of one thread.
 pub struct SegmentReader<'p, 'a> {
     lookup: &'p CounterLookup<'a>,
-    nesting: Nesting<'p, 'a>,
+    nesting: CallNesting<'p, 'a>,
     depth: usize,
     frames: Vec<FrameChain>,
     /// The chain of callers and the path that ended with a tail call, if the previous event was a tail call.
@@ -40,7 +40,7 @@ struct FrameChain {
     callers: ChainId,
     /// Whether the frame is still on its first path, which means that it has taken no back edge.
     is_first: bool,
-    /// The chain to which calls of this frame append a path: `callers` during the first path, afterwards `NO_CALLERS`.
+    /// The chain to which calls of this frame append a path: `callers` during the first path, afterwards `NO_CALLERS_CHAIN_ID`.
     call_chain: ChainId,
 }
 
@@ -49,12 +49,12 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
     pub fn new(lookup: &'p CounterLookup<'a>, depth: usize) -> SegmentReader<'p, 'a> {
         SegmentReader {
             lookup,
-            nesting: Nesting::new(lookup),
+            nesting: CallNesting::new(lookup),
             depth,
             frames: Vec::new(),
             tail: None,
             chains: vec![Vec::new()],
-            numbers: HashMap::from([(Vec::new(), NO_CALLERS)]),
+            numbers: HashMap::from([(Vec::new(), NO_CALLERS_CHAIN_ID)]),
             extended: HashMap::new(),
             counts: HashMap::new(),
             calls: HashMap::new(),
@@ -63,22 +63,22 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
     }
 
     /// Processes the next symbol of the thread's stream.
-    pub fn feed(&mut self, symbol: Symbol) {
+    pub fn feed_symbol(&mut self, symbol: StreamSymbol) {
         let tail = self.tail.take();
-        match self.nesting.feed(symbol) {
+        match self.nesting.feed_symbol(symbol) {
             NestingStep::Entered(frame) => {
                 let function = frame.function;
                 let by_tail = tail.filter(|(_, path)| self.may_call(*path, function));
-                let by_call = || Some((self.frames.last().map_or(NO_CALLERS, |f| f.call_chain), frame.call?));
+                let by_call = || Some((self.frames.last().map_or(NO_CALLERS_CHAIN_ID, |f| f.call_chain), frame.call?));
                 let callers = match by_tail.or_else(by_call).filter(|(_, path)| self.may_call(*path, function)) {
                     Some((callers, path)) => self.extend(callers, path),
-                    None => NO_CALLERS,
+                    None => NO_CALLERS_CHAIN_ID,
                 };
                 // A frame inherited through a `fork` may have taken back edges before the fork. If its current path is known and begins at
                 // the function's entry, it has not.
-                let inherited = matches!(symbol, Symbol::Inherited(_));
+                let inherited = matches!(symbol, StreamSymbol::Inherited(_));
                 let is_first = !inherited || frame.at.is_some_and(|path| self.begins_at_entry(path));
-                self.frames.push(FrameChain { callers, is_first, call_chain: if is_first { callers } else { NO_CALLERS } });
+                self.frames.push(FrameChain { callers, is_first, call_chain: if is_first { callers } else { NO_CALLERS_CHAIN_ID } });
             }
             NestingStep::Path { counter, role, depth } => self.feed_path(counter, role, depth),
             NestingStep::Unwound(_) => self.frames.truncate(self.nesting.frames().len()),
@@ -87,12 +87,12 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
     }
 
     fn feed_path(&mut self, counter: u32, role: PathRole, depth: usize) {
-        self.frames.resize(depth, FrameChain { callers: NO_CALLERS, is_first: false, call_chain: NO_CALLERS });
+        self.frames.resize(depth, FrameChain { callers: NO_CALLERS_CHAIN_ID, is_first: false, call_chain: NO_CALLERS_CHAIN_ID });
         let Some(frame) = self.frames.last_mut() else { return };
-        frame.call_chain = if frame.is_first { frame.callers } else { NO_CALLERS };
+        frame.call_chain = if frame.is_first { frame.callers } else { NO_CALLERS_CHAIN_ID };
         let FrameChain { callers, is_first, call_chain } = *frame;
         frame.is_first &= role == PathRole::Call;
-        if is_first && callers != NO_CALLERS {
+        if is_first && callers != NO_CALLERS_CHAIN_ID {
             *self.counts.entry((callers, counter)).or_default() += 1;
         }
         if role == PathRole::Leaves {
@@ -102,7 +102,7 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
     }
 
     /// Returns the number of executions of each segment.
-    pub fn finish(self) -> CountsBySegment {
+    pub fn into_segment_counts(self) -> CountsBySegment {
         let path = |counter: &u32| self.lookup.path(*counter).map(|(function, path)| FunctionPath { function, path });
         let mut counts = CountsBySegment::new();
         for ((callers, last), count) in &self.counts {

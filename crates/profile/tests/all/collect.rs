@@ -4,7 +4,7 @@ use crate::common::{RawFile, image_file, run, unit_map};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use trodden_profile::{CollectProblem, Collected, Profile, collect, raw_files};
+use trodden_profile::{CollectProblem, CollectedProfile, Profile, collect, raw_files};
 use trodden_unit::{Frame, Identity, UnitCache, UnitMap};
 
 struct BuiltProgram {
@@ -39,7 +39,7 @@ impl BuiltProgram {
     }
 
     /// Collects the profile of a run in which the first counter of each unit is 5.
-    fn collect(&self, store: Option<&UnitCache>) -> Collected {
+    fn collect(&self, store: Option<&UnitCache>) -> CollectedProfile {
         let raw = RawFile::new(&self.image, &self.units);
         let firsts = raw.units.iter().map(|u| (u.1, 5)).collect();
         self.raw(vec![firsts], "a.raw");
@@ -59,7 +59,7 @@ fn units(profile: &Profile) -> Vec<Identity> {
 fn maps_come_from_the_image() {
     let built = BuiltProgram::new();
     built.write_image(&built.frames());
-    let Collected { profile, problems } = built.collect(None);
+    let CollectedProfile { profile, problems } = built.collect(None);
     assert!(problems.is_empty(), "{problems:?}");
     assert_eq!(profile.images[0].path, built.image.display().to_string());
     assert_eq!(units(&profile), built.units.iter().map(|u| u.0).collect::<Vec<_>>());
@@ -87,7 +87,7 @@ fn raw_files_of_one_image_are_summed() {
 fn maps_of_stripped_programs_come_from_the_unit_cache() {
     let built = BuiltProgram::new();
     built.write_image(&built.frames()[..1]);
-    let Collected { profile, problems } = built.collect(Some(&built.store()));
+    let CollectedProfile { profile, problems } = built.collect(Some(&built.store()));
     assert_eq!(units(&profile), [built.units[0].0]);
     let text = problems[0].to_string();
     assert!(problems.len() == 1 && problems[0].loses_counts());
@@ -97,7 +97,7 @@ fn maps_of_stripped_programs_come_from_the_unit_cache() {
         assert!(text.contains(part), "{part}: {text}");
     }
     built.frames().iter().for_each(|f| drop(built.store().put(f).unwrap()));
-    let Collected { profile, problems } = built.collect(Some(&built.store()));
+    let CollectedProfile { profile, problems } = built.collect(Some(&built.store()));
     assert!(problems.is_empty() && profile.images[0].units.len() == 3);
 }
 
@@ -107,7 +107,7 @@ fn rebuilt_programs_are_reported_with_both_identities() {
     let mut other = BuiltProgram::new();
     other.units[0].0 = Identity([9; 16]);
     std::fs::write(&built.image, image_file(&other.units, &other.frames())).unwrap();
-    let Collected { profile, problems } = built.collect(Some(&built.store()));
+    let CollectedProfile { profile, problems } = built.collect(Some(&built.store()));
     assert!(profile.images.is_empty());
     let identity = |units: &[(Identity, u64)]| RawFile::new(Path::new("/p"), units).identity().to_string();
     let text = problems[0].to_string();
@@ -115,7 +115,7 @@ fn rebuilt_programs_are_reported_with_both_identities() {
     assert!(matches!(problems[0], CollectProblem::Rebuilt { missing: 3, .. }) && problems[0].loses_counts());
     // The unit cache gets the maps of the build that ran, so the image is in the profile.
     built.frames().iter().for_each(|f| drop(built.store().put(f).unwrap()));
-    let Collected { profile, problems } = built.collect(Some(&built.store()));
+    let CollectedProfile { profile, problems } = built.collect(Some(&built.store()));
     assert_eq!(profile.images[0].units.len(), 3);
     assert!(matches!(problems[0], CollectProblem::RebuiltButCached { .. }) && !problems[0].loses_counts());
 }
@@ -149,7 +149,7 @@ fn wrong_maps_are_reported() {
     frames[1] = Frame::compress(built.units[1].0, &built.maps[2], b"");
     built.units[1].1 = built.maps[2].counters + 1;
     built.write_image(&frames);
-    let Collected { profile, problems } = built.collect(None);
+    let CollectedProfile { profile, problems } = built.collect(None);
     assert_eq!(units(&profile), [built.units[0].0, built.units[2].0]);
     assert!(matches!(&problems[0], CollectProblem::BadMap { unit, .. } if *unit == built.units[1].0), "{problems:?}");
 }

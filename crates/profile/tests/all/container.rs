@@ -5,8 +5,8 @@ use crate::common;
 use crate::common::{identity, profile};
 use std::path::Path;
 use trodden_container::{FILE_HEADER_BYTES, FileHeader, FileKind, SECTION_HEADER_BYTES, SECTION_MARKER};
-use trodden_profile::{BranchSampling, BuildPolicy, Merger, SamplingSource};
-use trodden_profile::{Losses, Maps, ObservedBranches, Profile, ProfileError, Sampling};
+use trodden_profile::{BranchSampling, BuildPolicy, ProfileMerger, SamplingSource};
+use trodden_profile::{ ObservedBranches, Profile, ProfileError, Sampling, UnattributedBranches, UnitMapsByIdentity};
 
 fn encode_profile(profile: &Profile) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -25,7 +25,7 @@ fn with_profile_file<T>(bytes: &[u8], test: impl FnOnce(&Path) -> T) -> T {
 fn sampling_data_survives_storing() {
     let mut profile = profile(0, 3);
     let observed = vec![ObservedBranches { image: 0, unit: 1, counts: vec![(3, 9), (70, 1)] }];
-    let losses = Losses { blocks: 100, blocks_counted: 75, incomplete: 4, ..Losses::default() };
+    let losses = UnattributedBranches { blocks: 100, blocks_counted: 75, incomplete: 4, ..UnattributedBranches::default() };
     let (source, samples, windows) = (SamplingSource::BranchRecords, 12, 11);
     profile.sampling =
         Some(Sampling::Branches(BranchSampling { source, samples, windows, records: 352, whole_paths: 31, losses, observed }));
@@ -34,7 +34,7 @@ fn sampling_data_survives_storing() {
     let said = "sampled from branch records: 12 samples, 11 windows, 31 complete paths, 75.0% of the observed blocks are on these paths";
     assert_eq!(again.sampling.as_ref().unwrap().branches().unwrap().summary(), said);
     // Sampled profiles can be merged with each other, but not with one that was counted in full.
-    let mut merger = Merger::new(BuildPolicy::Separate);
+    let mut merger = ProfileMerger::new(BuildPolicy::Separate);
     merger.add("one", again.clone()).unwrap();
     merger.add("two", again.clone()).unwrap();
     let counted = merger.add("three", Profile { sampling: None, ..again }).unwrap_err().to_string();
@@ -42,7 +42,7 @@ fn sampling_data_survives_storing() {
         counted.starts_with("cannot merge three: it was counted in full; the profiles before it were made from branch records"),
         "{counted}"
     );
-    let sum = merger.finish().unwrap().sampling.unwrap();
+    let sum = merger.into_merged_profile().unwrap().sampling.unwrap();
     let sum = sum.branches().unwrap();
     assert_eq!((sum.samples, sum.losses.incomplete, sum.observed.len()), (24, 8, 0));
 }
@@ -138,9 +138,9 @@ fn maps_are_stored_once_and_shared_by_readers() {
     let counts = profile.images.iter().flat_map(|i| &i.units).filter(|u| !u.counts.executions.is_empty()).count();
     assert_eq!(blocks, 2 + 2 + 4 + counts);
     with_profile_file(&bytes, |path| {
-        let mut maps = Maps::new();
-        let one = Profile::read_sharing(path, &mut maps).unwrap();
-        let two = Profile::read_sharing(path, &mut maps).unwrap();
+        let mut maps = UnitMapsByIdentity::new();
+        let one = Profile::read_with_shared_maps(path, &mut maps).unwrap();
+        let two = Profile::read_with_shared_maps(path, &mut maps).unwrap();
         assert_eq!(maps.len(), 4);
         assert!(std::sync::Arc::ptr_eq(&one.images[0].units[0].map, &two.images[0].units[2].map));
         assert_eq!(two, profile);

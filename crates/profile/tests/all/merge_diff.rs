@@ -3,7 +3,7 @@
 use crate::common::{profile, run};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use trodden_profile::{BuildPolicy, DiffOptions, Merger, PathChange, Profile, ProfileError, diff, merge_files};
+use trodden_profile::{BuildPolicy, DiffOptions, PathChange, Profile, ProfileError, ProfileMerger, diff, merge_files};
 
 type PathSums = BTreeMap<(String, usize, u64), u128>;
 
@@ -58,7 +58,7 @@ fn merging_adds_counts_and_leaves_out_bad_files() {
 #[test]
 fn merging_does_not_depend_on_the_order_and_saturates() {
     let sum = |seeds: &[u64]| {
-        let mut merger = Merger::new(BuildPolicy::Reject);
+        let mut merger = ProfileMerger::new(BuildPolicy::Reject);
         for &seed in seeds {
             let mut profile = profile(0, seed);
             if let Some(count) = profile.images[0].units[3].counts.executions.first_mut() {
@@ -66,7 +66,7 @@ fn merging_does_not_depend_on_the_order_and_saturates() {
             }
             merger.add("p", profile).unwrap();
         }
-        merger.finish().unwrap()
+        merger.into_merged_profile().unwrap()
     };
     let (one, other) = (sum(&[1, 2, 3, 4]), sum(&[4, 2, 1, 3]));
     assert_eq!(one, other);
@@ -75,7 +75,7 @@ fn merging_does_not_depend_on_the_order_and_saturates() {
 
 #[test]
 fn rejected_profiles_are_not_added() {
-    let mut merger = Merger::new(BuildPolicy::Reject);
+    let mut merger = ProfileMerger::new(BuildPolicy::Reject);
     merger.add("one", profile(0, 1)).unwrap();
     // A profile with the same library, but a different build of the program. It must be rejected as a whole, including the library's
     // counts.
@@ -83,35 +83,35 @@ fn rejected_profiles_are_not_added() {
     mixed.images[1] = profile(0, 3).images[1].clone();
     mixed.images.swap(0, 1);
     assert!(matches!(merger.add("two", mixed), Err(ProfileError::OtherBuild { .. })));
-    assert_eq!(merger.finish().unwrap(), profile(0, 1));
+    assert_eq!(merger.into_merged_profile().unwrap(), profile(0, 1));
 }
 
 #[test]
 fn builds_are_kept_separate_on_request_and_programs_can_be_mixed() {
-    let mut merger = Merger::new(BuildPolicy::Separate);
+    let mut merger = ProfileMerger::new(BuildPolicy::Separate);
     merger.add("one", profile(0, 1)).unwrap();
     merger.add("two", profile(1, 2)).unwrap();
     merger.add("three", profile(1, 3)).unwrap();
-    let all = merger.finish().unwrap();
+    let all = merger.into_merged_profile().unwrap();
     assert_eq!(all.images.len(), 4);
     assert_eq!(all.images[0], profile(0, 1).images[0]);
-    let mut merger = Merger::new(BuildPolicy::Reject);
+    let mut merger = ProfileMerger::new(BuildPolicy::Reject);
     let mut other = profile(1, 2);
     other.images.iter_mut().for_each(|i| i.path += "-other");
     other.run = run("./other");
     merger.add("one", profile(0, 1)).unwrap();
     merger.add("two", other).unwrap();
-    let all = merger.finish().unwrap();
+    let all = merger.into_merged_profile().unwrap();
     assert_eq!((all.images.len(), all.run.command.len(), all.run.host.as_str()), (4, 0, "box"));
 }
 
 #[test]
 fn profile_does_not_differ_from_itself_or_its_copy() {
     let one = profile(0, 1);
-    let mut merger = Merger::new(BuildPolicy::Reject);
+    let mut merger = ProfileMerger::new(BuildPolicy::Reject);
     merger.add("one", one.clone()).unwrap();
     merger.add("one", one.clone()).unwrap();
-    let double = merger.finish().unwrap();
+    let double = merger.into_merged_profile().unwrap();
     for other in [&one, &double] {
         let same = diff(("one", &one), ("other", other), &DiffOptions::default()).unwrap();
         assert!(same.functions.is_empty() && same.only_before.is_empty(), "{:?}", same.functions);

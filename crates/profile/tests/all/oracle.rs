@@ -9,7 +9,7 @@ use trodden_flow::part::PathEnds;
 use trodden_flow::plan::RegisterAction;
 use trodden_flow::{DagEdgeId, Edge, Node, Origin};
 use trodden_profile::forks::balance_forks;
-use trodden_profile::procedures::measured_procedure;
+use trodden_profile::procedures::build_measured_procedure;
 use trodden_profile::{FunctionPaths, PathEnd, PathStart};
 use trodden_testkit::{Random, RandomFunction};
 use trodden_unit::{BlockKind, EdgeKind, FunctionMap};
@@ -195,7 +195,7 @@ fn check_decoding(seed: u64, subject: &RandomFunction, machine: Machine) -> Func
     let signed = |counts: &[u64]| counts.iter().map(|n| *n as i64).collect::<Vec<_>>();
     assert_eq!(signed(&paths.blocks), log.blocks, "seed {seed}: blocks");
     assert_eq!(signed(&paths.edges), log.edges, "seed {seed}: edges");
-    assert_eq!(paths.entries() as i64, log.blocks[0]);
+    assert_eq!(paths.call_count() as i64, log.blocks[0]);
     let (mut complete, mut unfinished) = (BTreeMap::new(), BTreeMap::new());
     for path in &paths.complete {
         let logged = to_logged(subject, path.beginning, &path.path);
@@ -226,7 +226,7 @@ fn check_procedure(seed: u64, subject: &RandomFunction, paths: &FunctionPaths, c
     if paths.unfinished.iter().any(|u| u.count < 0) {
         return;
     }
-    let procedure = measured_procedure(&subject.map, counts).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+    let procedure = build_measured_procedure(&subject.map, counts).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     for (edge, executed) in procedure.dag.edges().iter().zip(&procedure.frequencies) {
         if let Origin::Real(e) | Origin::Leave(e) = edge.origin
             && subject.map.graph.kind(e) != EdgeKind::Reach

@@ -129,7 +129,7 @@ fn lost_counts_are_reported() {
     assert!(
         collected.problems.iter().any(|p| p.loses_counts() && p.is_recorded_in_profile() && p.to_string().contains("3 threads are lost"))
     );
-    assert!(matches!(&collected.profile.inexact()[..], [trodden_profile::exactness::Inexact::Lost(3)]));
+    assert!(matches!(&collected.profile.inexactness_reasons()[..], [trodden_profile::exactness::InexactnessReason::Lost(3)]));
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn impossible_values_in_the_header_are_rejected() {
     let error_offset_with = |at: usize, value: u64| {
         let mut bytes = bytes.clone();
         bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
-        common::seal(&mut bytes);
+        common::seal_checksum(&mut bytes);
         let (_folder, path) = write_file("a.raw", &bytes);
         match RawProfile::read(&path).unwrap_err() {
             ProfileError::RawCorrupt { offset, .. } => offset as usize,

@@ -59,7 +59,7 @@ fn readers_of_corrupt_raw_files_do_not_panic() {
             corrupt(&mut random, &mut corrupted);
             corrupted.extend(rest);
             // With a matching checksum, the reader does not reject the corrupt bytes at once.
-            common::seal(&mut corrupted);
+            common::seal_checksum(&mut corrupted);
         } else {
             corrupt(&mut random, &mut corrupted);
         }

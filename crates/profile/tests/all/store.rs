@@ -32,7 +32,7 @@ fn unwritable_store_can_be_read() {
     };
     let copy = unwritable();
     let copied = RunStore::find(copy.path()).unwrap();
-    assert_eq!((select_numbers(&copied, "last"), copied.repair()), (vec![2], None));
+    assert_eq!((select_numbers(&copied, "last"), copied.index_repair()), (vec![2], None));
     assert_eq!(copied.get("1").unwrap().run, first.run);
     for error in [copied.set_suite(1, Some("smoke")).unwrap_err(), RunStore::create(unwritable().path()).unwrap_err()] {
         assert!(matches!(error, ProfileError::StoreUnwritable { .. }), "{error}");
@@ -172,9 +172,9 @@ fn files_of_killed_recorders_are_found() {
     used.lock().unwrap();
     std::fs::write(at("profiles/.profile-half"), "half").unwrap();
     std::os::unix::fs::symlink("/etc", at("raw-link")).unwrap();
-    let left = store.leftovers().unwrap();
+    let left = store.find_leftover_files().unwrap();
     assert_eq!(left.iter().map(|l| l.path.clone()).collect::<Vec<_>>(), [at("profiles/.profile-half"), at("raw-left")]);
     assert!(left[1].bytes >= 5000, "{left:?}");
     drop(used);
-    assert_eq!(store.leftovers().unwrap().len(), 3);
+    assert_eq!(store.find_leftover_files().unwrap().len(), 3);
 }

@@ -40,7 +40,7 @@ fn read_profile_files(project: &TempDir) -> Vec<(PathBuf, Vec<u8>)> {
 /// Opens the store. Also returns the message about the repair of its index.
 fn open_store(project: &TempDir) -> (RunStore, Option<String>) {
     let store = RunStore::find(project.path()).unwrap();
-    let said = store.repair().map(ToString::to_string);
+    let said = store.index_repair().map(ToString::to_string);
     (store, said)
 }
 
@@ -64,7 +64,7 @@ fn lost_index_is_rebuilt_and_no_profile_is_overwritten() {
             false => remove_index(&project),
         }
         let recorder = RunStore::create(project.path()).unwrap();
-        let said = recorder.repair().expect("a repair is reported").to_string();
+        let said = recorder.index_repair().expect("a repair is reported").to_string();
         assert!(said.contains("the index runs.db was missing, and was rebuilt from the profiles (3 runs)"), "{said}");
         assert!(!said.contains('\n'));
         assert_eq!(recorder.list().unwrap(), runs);
@@ -182,7 +182,7 @@ fn truncated_profiles_are_reported_and_kept() {
             "{length}: {said:?}"
         );
         assert_eq!(store.list().unwrap().iter().map(|r| r.number).collect::<Vec<_>>(), [1, 3]);
-        let unreadable = store.unreadable().unwrap();
+        let unreadable = store.unreadable_profiles().unwrap();
         assert_eq!(unreadable.iter().map(|u| &u.path).collect::<Vec<_>>(), [&runs[1].profile]);
         assert!(matches!(store.get("2"), Err(ProfileError::NoRun { .. })));
         let (store, said) = open_store(&project);
@@ -196,7 +196,7 @@ fn truncated_profiles_are_reported_and_kept() {
     let (store, said) = open_store(&project);
     assert!(said.as_deref().is_some_and(|s| s.contains("1 run added")), "{said:?}");
     assert_eq!(store.list().unwrap(), runs);
-    assert!(store.unreadable().unwrap().is_empty());
+    assert!(store.unreadable_profiles().unwrap().is_empty());
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn recorders_with_deleted_indexes_do_not_overwrite_profiles() {
     for (number, seed) in given {
         assert_eq!(store.load(&store.get(&number.to_string()).unwrap()).unwrap(), profile(0, seed));
     }
-    assert!(store.leftovers().unwrap().is_empty());
+    assert!(store.find_leftover_files().unwrap().is_empty());
 }
 
 fn permission_bits(path: &Path) -> u32 {

@@ -6,7 +6,7 @@ use std::mem::offset_of;
 use std::path::Path;
 use trodden_container::{FileHeader, FileKind};
 use trodden_profile::ProfileError;
-use trodden_profile::stream::{Drain, LiveStream, StreamLog};
+use trodden_profile::stream::{LiveStream, StreamDrain, StreamLog};
 use trodden_sequence::CompressionMethod;
 use trodden_wire::layout::Layout;
 use trodden_wire::stream::{
@@ -27,7 +27,7 @@ fn example_file() -> (usize, Vec<u8>) {
     let file_header = FileHeader::new(FileKind::STREAM_FILE, STREAM_VERSION).to_bytes();
     let header = RawHeader { file_header, region_stride: region_stride(STREAM_REGION_WORDS), ..RawHeader::read(&bytes).unwrap() };
     header.write(&mut bytes).unwrap();
-    common::seal(&mut bytes);
+    common::seal_checksum(&mut bytes);
     let first = bytes.len() + CHUNK_RING_OFFSET_BYTES as usize;
     bytes.resize(bytes.len() + header.region_stride as usize, 0);
     for (sequence, state) in [(0, CHUNK_FULL), (1, CHUNK_CURRENT)] {
@@ -120,7 +120,7 @@ fn every_changed_byte_of_a_chunk_header_is_an_error_or_a_loss() {
                 }
                 Err(error) => assert!(error.to_string().contains("a.stream is corrupt at byte"), "{what}: {error}"),
             }
-            let drained = Drain::resume(&path, &log, None, CompressionMethod::Phrases).unwrap();
+            let drained = StreamDrain::finish_interrupted_drain(&path, &log, None, CompressionMethod::Phrases).unwrap();
             let lost: u64 = StreamLog::open(&log).unwrap().threads().iter().map(|thread| thread.lost).sum();
             assert!(drained.events == 2 * EVENTS_PER_CHUNK as u64 || drained.invalid_words > 0 || lost > 0, "{what}: {drained:?}");
             assert!(drained.events <= 2 * EVENTS_PER_CHUNK as u64, "{what}: {drained:?}");

@@ -68,7 +68,7 @@ impl RawFile {
         }
         bytes.extend(self.image.as_bytes());
         bytes.resize(regions_offset, 0);
-        seal(&mut bytes);
+        seal_checksum(&mut bytes);
         (bytes, stride)
     }
 
@@ -87,7 +87,7 @@ impl RawFile {
 }
 
 /// Updates the checksum over the header, the units and the path of a raw file. Does nothing if these are incomplete.
-pub fn seal(bytes: &mut [u8]) {
+pub fn seal_checksum(bytes: &mut [u8]) {
     if let Some(checksum) = RawHeader::checksum_of(bytes) {
         RawHeader { checksum, ..RawHeader::read(bytes).unwrap() }.write(bytes).unwrap();
     }

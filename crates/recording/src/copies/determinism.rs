@@ -2,8 +2,8 @@
 //! input).
 
 use super::CopyContext;
-use super::launching::{CopyRun, CopyRunner, build_spec, launch, read_results, resolve_program, sequential_engine};
-use super::outcomes::outcome_differences;
+use super::launching::{CopyRun, CopyRunner, build_job_spec, launch_copies, read_results, resolve_program, sequential_engine};
+use super::outcomes::describe_outcome_differences;
 use super::preparation::CopyInput;
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsString;
@@ -13,16 +13,16 @@ use trodden_profile::copies::path_differences;
 
 /// The result of a determinism check.
 #[derive(Clone, Debug)]
-pub struct Determinism {
+pub struct DeterminismCheck {
     /// Differences between runs under the same conditions.
     pub differences: Vec<String>,
     /// Differences that appear when addresses are randomised. Determined only if there are no other differences.
     pub by_addresses: Vec<String>,
 }
 
-impl Determinism {
+impl DeterminismCheck {
     /// Returns true if no run differed.
-    pub fn is_same(&self) -> bool {
+    pub fn behaves_the_same(&self) -> bool {
         self.differences.is_empty() && self.by_addresses.is_empty()
     }
 }
@@ -33,19 +33,19 @@ pub fn check_repeatable(
     runs: u32,
     context: CopyContext,
     input: &dyn Fn() -> Result<CopyInput>,
-) -> Result<Determinism> {
+) -> Result<DeterminismCheck> {
     let program = resolve_program(&command[0], context)?;
     let input = input()?;
     trodden_launch::temporary::disable_removal_on_signals();
     let stop = StopFlag::new()?;
     let folder = context.recording.temporary_folder("trodden-doctor-")?;
     let runs = runs as usize;
-    let mut spec = build_spec(command, vec![OsText::from(program.as_os_str()); runs + 1], folder.path(), false, input, context)?;
+    let mut spec = build_job_spec(command, vec![OsText::from(program.as_os_str()); runs + 1], folder.path(), false, input, context)?;
     spec.random_addresses = Some(runs);
     let _job = spec.write(folder.path())?;
     // All runs use the same working folder, so they run one at a time.
     let all: Vec<usize> = (0..=runs).collect();
-    launch(folder.path(), &all, &CopyRunner { engine: sequential_engine(None), stop: &stop, context })?;
+    launch_copies(folder.path(), &all, &CopyRunner { engine: sequential_engine(None), stop: &stop, context })?;
     drop(stop);
     let mut copies = read_results(folder.path(), &all, context)?;
     let randomised = copies.pop().context("no run produced a result")?;
@@ -54,13 +54,13 @@ pub fn check_repeatable(
         "nothing was counted, because {} was not built with trodden. Build it with `trodden build -- ...`",
         program.display()
     );
-    let mut found = outcome_differences(&copies);
+    let mut found = describe_outcome_differences(&copies);
     for (at, copy) in copies.iter().enumerate().skip(1) {
         found.extend(path_differences(&copies[0].profile, &copy.profile).into_iter().map(|d| format!("run {at}: {d}")));
     }
     // If runs differ even under the same conditions, the effect of addresses cannot be isolated.
     let by_addresses = if found.is_empty() { address_differences(&copies[0], &randomised) } else { Vec::new() };
-    Ok(Determinism { differences: found, by_addresses })
+    Ok(DeterminismCheck { differences: found, by_addresses })
 }
 
 /// Returns how the run with randomised addresses differs. Such differences matter because copies have code of different size, so some

@@ -22,7 +22,7 @@ const PROGRAM_FOLDER: &str = "program";
 
 /// Arguments of [`build_copies`].
 #[derive(Clone, Copy, Debug)]
-pub struct DistributedOptions<'a> {
+pub struct DistributedCopiesOptions<'a> {
     /// Path of the original program.
     pub program: &'a Path,
     /// The folder for the copies. It must be empty or not exist yet.
@@ -43,16 +43,16 @@ pub struct DistributedOptions<'a> {
 
 /// Makes copies of a program that each count some of its paths. Fails if the folder is not empty or cannot be written, the profile belongs
 /// to a different program, the counting cannot be divided, or a tool fails.
-pub fn build_copies(job: &DistributedOptions, context: CopyContext) -> Result<()> {
+pub fn build_copies(job: &DistributedCopiesOptions, context: CopyContext) -> Result<()> {
     let (folder, file) = (job.folder, job.program);
     let has_entries = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
     ensure!(!has_entries, "{} is not empty. Pass a new folder to --output", folder.display());
     let program = CopiedProgram::read(file, context.recording.units.as_ref())?;
-    let plan = make_plan(job, &program)?;
+    let plan = plan_distributed_partition(job, &program)?;
     trodden_launch::temporary::disable_removal_on_signals();
     let stop = StopFlag::new()?;
     let is_new = !folder.exists();
-    let made = fill_folder(job, PathPartition::from_plan(program, plan), &stop, context);
+    let made = write_copies_to_folder(job, PathPartition::from_plan(program, plan), &stop, context);
     if made.is_err() {
         // Removes what was written, because `build_copies` rejects folders that are not empty.
         let _ = if is_new { fs::remove_dir_all(folder) } else { remove_contents(folder) };
@@ -70,7 +70,12 @@ fn remove_contents(folder: &Path) -> io::Result<()> {
 }
 
 /// Writes the copies and the program to the folder. Returns the number of copies.
-fn fill_folder(job: &DistributedOptions, partition: PathPartition, stop: &StopFlag, context: CopyContext) -> Result<usize> {
+fn write_copies_to_folder(
+    job: &DistributedCopiesOptions,
+    partition: PathPartition,
+    stop: &StopFlag,
+    context: CopyContext,
+) -> Result<usize> {
     let (folder, file) = (job.folder, job.program);
     let original = folder.join(PROGRAM_FOLDER);
     trodden_profile::temporary::create_folders(&original).with_context(|| format!("cannot create the folder {}", original.display()))?;
@@ -79,9 +84,9 @@ fn fill_folder(job: &DistributedOptions, partition: PathPartition, stop: &StopFl
     Ok(partition.build_copies(folder, false, job.writes, stop, context)?.len())
 }
 
-fn make_plan(job: &DistributedOptions, program: &CopiedProgram) -> Result<PartitionPlan> {
+fn plan_distributed_partition(job: &DistributedCopiesOptions, program: &CopiedProgram) -> Result<PartitionPlan> {
     let units = program.units();
-    let profile = job.profile.map(named::load).transpose()?;
+    let profile = job.profile.map(named::load_profile).transpose()?;
     let by = |profile: &str| format!("cannot base the partition of {} on the profile {profile}", job.program.display());
     let mut measured =
         procedures(units, profile.as_ref()).with_context(|| job.profile.map_or_else(|| job.program.display().to_string(), by))?;

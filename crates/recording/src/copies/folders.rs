@@ -33,7 +33,7 @@ pub fn make_pristine_clone(original: &Path, pristine: &Path, job_folder: &Path) 
 pub fn make_private_folder(root: &Path, original: &Path, pristine: &Path) -> Result<PathBuf> {
     let (mut private, mut real) = (root.to_owned(), PathBuf::from("/"));
     for name in path_components(original) {
-        link_all_but(name, &real, &private).with_context(|| format!("cannot create links in {}", private.display()))?;
+        link_all_entries_except(name, &real, &private).with_context(|| format!("cannot create links in {}", private.display()))?;
         private.push(name);
         real.push(name);
         fs::create_dir(&private).with_context(|| format!("cannot create the folder {}", private.display()))?;
@@ -50,13 +50,13 @@ pub fn copy_changes_back(root: &Path, original: &Path, pristine: &Path) -> Resul
             let entry = entry?;
             let target = real.join(entry.file_name());
             if entry.file_name() != name && fs::read_link(entry.path()).ok().as_ref() != Some(&target) {
-                replace_entry(&entry.path(), &target)?;
+                replace_folder_entry(&entry.path(), &target)?;
             }
         }
         private.push(name);
         real.push(name);
     }
-    copy_changed_entries(&private, pristine, original)
+    copy_changed_folder_entries(&private, pristine, original)
 }
 
 fn path_components(path: &Path) -> impl Iterator<Item = &OsStr> {
@@ -67,7 +67,7 @@ fn path_components(path: &Path) -> impl Iterator<Item = &OsStr> {
 }
 
 /// Creates links in `to` to all entries of `from` except `name`. Does nothing if `from` cannot be listed.
-fn link_all_but(name: &OsStr, from: &Path, to: &Path) -> std::io::Result<()> {
+fn link_all_entries_except(name: &OsStr, from: &Path, to: &Path) -> std::io::Result<()> {
     let Ok(entries) = fs::read_dir(from) else { return Ok(()) };
     let others = entries.filter_map(Result::ok).filter(|entry| entry.file_name() != name);
     others.into_iter().try_for_each(|entry| symlink(entry.path(), to.join(entry.file_name())))
@@ -79,21 +79,21 @@ fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-fn replace_entry(from: &Path, to: &Path) -> Result<()> {
+fn replace_folder_entry(from: &Path, to: &Path) -> Result<()> {
     let mut copy = Command::new("cp");
     copy.args(["-a", "--remove-destination", "--no-target-directory"]).arg(from).arg(to);
     ensure!(copy.status().context("cannot run cp")?.success(), "cannot copy the program's output to {}", to.display());
     Ok(())
 }
 
-fn copy_changed_entries(made: &Path, before: &Path, to: &Path) -> Result<()> {
+fn copy_changed_folder_entries(made: &Path, before: &Path, to: &Path) -> Result<()> {
     for entry in fs::read_dir(made)? {
         let entry = entry?;
         let (old, target) = (before.join(entry.file_name()), to.join(entry.file_name()));
         if entry.file_type()?.is_dir() && old.is_dir() && target.is_dir() {
-            copy_changed_entries(&entry.path(), &old, &target)?;
+            copy_changed_folder_entries(&entry.path(), &old, &target)?;
         } else if !is_same_entry(&entry.path(), &old)? {
-            replace_entry(&entry.path(), &target)?;
+            replace_folder_entry(&entry.path(), &target)?;
         }
     }
     Ok(())

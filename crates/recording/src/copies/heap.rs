@@ -16,7 +16,7 @@ const PT_LOAD: u64 = 1;
 const PF_W: u64 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct LastSegment {
+struct LastLoadSegment {
     /// File offset of the segment's program header.
     header: u64,
     address: u64,
@@ -24,19 +24,19 @@ struct LastSegment {
     is_writable: bool,
 }
 
-impl LastSegment {
+impl LastLoadSegment {
     fn end(self) -> u64 {
         (self.address + self.size).next_multiple_of(PAGE_SIZE)
     }
 }
 
 /// Makes the heaps of all copies start at the same address, which is at least the address at which the original program's heap starts.
-pub fn align_heaps(copies: &[PathBuf], program: &Path) -> Result<()> {
-    let last = |path: &Path| -> Result<Option<LastSegment>> {
+pub fn extend_segments_to_align_heaps(copies: &[PathBuf], program: &Path) -> Result<()> {
+    let last = |path: &Path| -> Result<Option<LastLoadSegment>> {
         Ok(find_last_segment(&fs::read(path).with_context(|| format!("cannot read {}", path.display()))?))
     };
     let ends = copies.iter().map(|path| last(path)).collect::<Result<Vec<_>>>()?;
-    let end = ends.iter().copied().chain([last(program)?]).flatten().map(LastSegment::end).max().unwrap_or(0);
+    let end = ends.iter().copied().chain([last(program)?]).flatten().map(LastLoadSegment::end).max().unwrap_or(0);
     for (path, segment) in copies.iter().zip(ends) {
         let Some(segment) = segment.filter(|s| s.is_writable && s.end() < end) else { continue };
         let write = |file: fs::File| file.write_all_at(&(end - segment.address).to_le_bytes(), segment.header + 40);
@@ -46,7 +46,7 @@ pub fn align_heaps(copies: &[PathBuf], program: &Path) -> Result<()> {
 }
 
 /// Finds the last loadable segment of a 64-bit ELF file in its program headers (System V ABI, chapter 5).
-fn find_last_segment(bytes: &[u8]) -> Option<LastSegment> {
+fn find_last_segment(bytes: &[u8]) -> Option<LastLoadSegment> {
     let number = |at: u64, length: usize| -> Option<u64> {
         let at = usize::try_from(at).ok()?;
         let bytes = bytes.get(at..at.checked_add(length)?)?;
@@ -59,7 +59,7 @@ fn find_last_segment(bytes: &[u8]) -> Option<LastSegment> {
     let segment = |at: u64| {
         let header = first.checked_add(at * size)?;
         let (kind, flags, address, size) = (number(header, 4)?, number(header + 4, 4)?, number(header + 16, 8)?, number(header + 40, 8)?);
-        (kind == PT_LOAD).then_some(LastSegment { header, address, size, is_writable: flags & PF_W != 0 })
+        (kind == PT_LOAD).then_some(LastLoadSegment { header, address, size, is_writable: flags & PF_W != 0 })
     };
     (0..count).filter_map(segment).max_by_key(|s| s.address.saturating_add(s.size))
 }
@@ -93,7 +93,7 @@ mod tests {
         };
         let copies = [made("a", [1, 6, 0x1800, 0x900]), made("b", [1, 6, 0x2800, 0x2900]), made("c", [1, 4, 0x1000, 0x10])];
         let whole = made("whole", [1, 6, 0x3000, 0x2001]);
-        align_heaps(&copies, &whole).unwrap();
+        extend_segments_to_align_heaps(&copies, &whole).unwrap();
         let ends: Vec<u64> = copies.iter().map(|path| find_last_segment(&fs::read(path).unwrap()).unwrap().end()).collect();
         // The third copy is unchanged, because its last segment is not writable.
         assert_eq!(ends, [0x6000, 0x6000, 0x2000]);

@@ -6,9 +6,9 @@
 
 use super::path_sets::{self, PathOwners};
 use super::preparation::CopyInput;
-use super::shared::{self, Partition};
+use super::shared::{self, CopyPartition};
 use super::units::read_units;
-use super::{CopiesRecorded, CopyContext, CopyJob};
+use super::{CopyContext, CopyJob, RecordedCopies};
 use anyhow::{Context, Result, ensure};
 use std::collections::HashSet;
 use std::fs;
@@ -20,7 +20,7 @@ use trodden_unit::experiment::{InputPurpose, SettingsFile};
 use trodden_unit::{FunctionKey, InterestingPaths, KnownPaths, Observation, Settings};
 
 /// Option of `trodden instrument` that builds a program which counts only interesting paths.
-const BUILD_OPTION: &str = "--interesting";
+const REQUIRED_BUILD_OPTION: &str = "--interesting";
 
 /// Returns the interesting paths that a program counts, or `None` if the program was built differently.
 fn find_interesting_paths(program: &Path, context: CopyContext) -> Option<InterestingPaths> {
@@ -37,8 +37,8 @@ pub fn counts_interesting_paths(program: &Path, context: CopyContext) -> bool {
 
 /// Records a run with copies that each count some of the interesting paths. Fails if the copies cannot be built or run, or an option does
 /// not apply to them.
-pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
-    path_sets::check_options(&job.options, BUILD_OPTION)?;
+pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<RecordedCopies> {
+    path_sets::check_options(&job.options, REQUIRED_BUILD_OPTION)?;
     shared::record_with_partition(job, context, input, |program| InterestingPartition::new(program, job.options.copies, context))
 }
 
@@ -63,10 +63,10 @@ impl InterestingPartition {
             "copies cannot divide the interesting paths of {}, because the program was built with --scheme. Build it without --scheme",
             program.display()
         );
-        let settings = path_sets::common_settings(&units, program, BUILD_OPTION)?;
+        let settings = path_sets::settings_common_to_units(&units, program, REQUIRED_BUILD_OPTION)?;
         let file =
             settings.interesting.as_ref().and_then(SettingsFile::stored).context("the program's units are corrupt. Build it again")?;
-        let mut paths = experiment::stored_paths(context.driver, InputPurpose::Interesting, file)?;
+        let mut paths = experiment::load_stored_paths(context.driver, InputPurpose::Interesting, file)?;
         // The set of interesting paths may also name functions of other programs.
         let functions: HashSet<(&str, &str)> =
             units.iter().flat_map(|(_, map)| map.functions.iter().map(|f| (map.source.as_str(), f.name.as_str()))).collect();
@@ -88,7 +88,7 @@ impl InterestingPartition {
     }
 }
 
-impl Partition for InterestingPartition {
+impl CopyPartition for InterestingPartition {
     const WRITES_STREAMS: bool = false;
 
     fn settings(&self, context: CopyContext) -> Result<Vec<Settings>> {
@@ -98,7 +98,7 @@ impl Partition for InterestingPartition {
                 true => own.retain_functions_where(|key| self.is_owner(copy, key, 0)),
                 false => own.retain_paths(|key, path| self.is_owner(copy, key, path)),
             }
-            Ok(Settings { interesting: Some(experiment::store_paths(context.driver, &own)?), ..self.settings.clone() })
+            Ok(Settings { interesting: Some(experiment::store_known_paths(context.driver, &own)?), ..self.settings.clone() })
         };
         (0..self.copies).map(of).collect()
     }

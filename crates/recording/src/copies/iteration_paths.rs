@@ -7,22 +7,22 @@
 //! (Afraz, Saha and Kanade, ESEC/FSE 2015, section 6) leaves such cyclic paths to future work.
 
 use super::preparation::CopyInput;
-use super::shared::{self, NamedFunction, Partition, lightest_functions};
-use super::{CopiesRecorded, CopyContext, CopyJob};
+use super::shared::{self, CopyPartition, NamedFunction, lightest_functions};
+use super::{CopyContext, CopyJob, RecordedCopies};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use trodden_flow::part::PathEnds;
 use trodden_flow::{DagEdgeId, Origin};
 use trodden_partition::setup::{DivisibleTask, distribute};
-use trodden_profile::iterations::{CountedIterations, add_counted_iterations, counts_iterations};
+use trodden_profile::iterations::{IterationPathCounters, add_counted_iterations, counts_iterations};
 use trodden_profile::{ImageProfile, Profile};
 use trodden_text::words::plural;
 use trodden_unit::experiment::SettingsFile;
 use trodden_unit::iterations::{NO_COUNTED_ITERATION_PATHS, end_of_iteration_path};
 use trodden_unit::{FunctionKey, IterationFunction, IterationSet, Settings};
 
-pub fn run(job: &CopyJob, set: &IterationSet, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
+pub fn run(job: &CopyJob, set: &IterationSet, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<RecordedCopies> {
     shared::record_with_partition(job, context, input, |_| IterationPathPartition::new(set.clone(), job))
 }
 
@@ -50,7 +50,8 @@ impl IterationPathPartition {
         let counted_by_all: BTreeSet<FunctionKey> = chosen.map(|(key, _)| key.clone()).collect();
         let divided: Vec<(&FunctionKey, &IterationFunction)> =
             set.functions().iter().filter(|(key, _)| !counted_by_all.contains(key)).collect();
-        let tasks = divided.iter().map(|(key, function)| divisible_task(key, function)).collect::<Result<Vec<DivisibleTask>>>()?;
+        let tasks =
+            divided.iter().map(|(key, function)| divisible_task_of_function(key, function)).collect::<Result<Vec<DivisibleTask>>>()?;
         let distribution = distribute(&tasks, job.options.copies);
         let owners: BTreeMap<FunctionKey, BTreeMap<DagEdgeId, usize>> = divided
             .iter()
@@ -74,7 +75,7 @@ impl IterationPathPartition {
     }
 
     /// Warns about each function of the set that some copy cannot count, and returns these functions.
-    fn find_uncounted(&self, profiles: &[Profile]) -> BTreeSet<NamedFunction> {
+    fn find_uncounted_functions(&self, profiles: &[Profile]) -> BTreeSet<NamedFunction> {
         let units = profiles.iter().flat_map(|profile| &profile.images).flat_map(|image| &image.units);
         let skipped = units.flat_map(|unit| unit.map.skipped.iter().map(move |skipped| (&unit.map.source, skipped)));
         let missing: BTreeMap<NamedFunction, &String> = skipped
@@ -87,13 +88,13 @@ impl IterationPathPartition {
         missing.into_keys().collect()
     }
 
-    fn names_counted_by_all(&self) -> BTreeSet<NamedFunction> {
+    fn functions_counted_by_all_copies(&self) -> BTreeSet<NamedFunction> {
         self.counted_by_all.iter().map(|(unit, name, _)| (unit.clone(), name.clone())).collect()
     }
 }
 
 /// Returns the cost of counting at each end of a function's paths over iterations. The setup cost is that of updating contexts.
-fn divisible_task(key: &FunctionKey, function: &IterationFunction) -> Result<DivisibleTask> {
+fn divisible_task_of_function(key: &FunctionKey, function: &IterationFunction) -> Result<DivisibleTask> {
     let (dag, numbering) = function.numbered_paths().with_context(|| format!("the path data of function `{}` is corrupt", key.1))?;
     let ends = PathEnds::without_dummy_entry_edges(&dag);
     let mut parts: BTreeMap<DagEdgeId, u64> = function.ends.iter().map(|end| (*end, 0)).collect();
@@ -112,7 +113,7 @@ fn divisible_task(key: &FunctionKey, function: &IterationFunction) -> Result<Div
     Ok(DivisibleTask { setup, parts: parts.into_values().collect() })
 }
 
-impl Partition for IterationPathPartition {
+impl CopyPartition for IterationPathPartition {
     const WRITES_STREAMS: bool = false;
 
     fn settings(&self, context: CopyContext) -> Result<Vec<Settings>> {
@@ -127,8 +128,8 @@ impl Partition for IterationPathPartition {
     }
 
     fn merge(&self, profiles: Vec<Profile>, _: &Path) -> Result<(Vec<ImageProfile>, Vec<String>)> {
-        let uncounted = self.find_uncounted(&profiles);
-        let (images, differences) = merge(profiles, &self.names_counted_by_all(), &uncounted);
+        let uncounted = self.find_uncounted_functions(&profiles);
+        let (images, differences) = merge(profiles, &self.functions_counted_by_all_copies(), &uncounted);
         ensure!(
             images.iter().any(counts_iterations),
             "no path over iterations was counted, because the program executed no function of the set. Run it with the same input as \
@@ -150,7 +151,7 @@ fn merge(
     uncounted: &BTreeSet<NamedFunction>,
 ) -> (Vec<ImageProfile>, Vec<String>) {
     let (mut images, mut differences) = (Vec::new(), Vec::new());
-    let mut first: BTreeMap<FunctionKey, CountedIterations> = BTreeMap::new();
+    let mut first: BTreeMap<FunctionKey, IterationPathCounters> = BTreeMap::new();
     let is_in = |names: &BTreeSet<NamedFunction>, unit: &str, name: &str| names.contains(&(unit.to_owned(), name.to_owned()));
     for (copy, profile) in profiles.into_iter().enumerate() {
         let mut own = BTreeMap::new();

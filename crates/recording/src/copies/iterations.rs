@@ -8,11 +8,11 @@
 //! for any k.
 
 use super::preparation::CopyInput;
-use super::shared::{self, AssignedFunctions, NamedFunction, Partition, divide_functions};
+use super::shared::{self, AssignedFunctions, CopyPartition, NamedFunction, divide_functions};
 use super::spec::copy_file;
 use super::units::read_units;
-use super::weights::recent_profile;
-use super::{CopiesRecorded, CopyContext, CopyJob};
+use super::weights::find_recent_profile;
+use super::{CopyContext, CopyJob, RecordedCopies};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -20,7 +20,7 @@ use std::path::Path;
 use trodden_driver::experiment;
 use trodden_profile::private;
 use trodden_profile::{ImageProfile, Profile};
-use trodden_stored::place::{LOG_EXTENSION, files_with_extension, folder_of_copy, move_logs, streams_folder_of};
+use trodden_stored::place::{LOG_EXTENSION, files_with_extension, folder_of_copy, move_logs_to_folder, streams_folder_of};
 use trodden_text::words::{plural, quote_for_shell};
 use trodden_unit::experiment::{ExperimentScheme, Observe};
 use trodden_unit::{FunctionMap, InstrumentedImage, KnownPaths, Settings, UnitMap};
@@ -28,7 +28,7 @@ use trodden_unit::{FunctionMap, InstrumentedImage, KnownPaths, Settings, UnitMap
 type CountsByNumber = BTreeMap<u64, u64>;
 
 /// Records a run with copies that write streams of different functions.
-pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
+pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<RecordedCopies> {
     shared::record_with_partition(job, context, input, |program| IterationPartition::new(program, job, context))
 }
 
@@ -42,13 +42,13 @@ impl IterationPartition {
     fn new(program: &Path, job: &CopyJob, context: CopyContext) -> Result<IterationPartition> {
         let units: Vec<UnitMap> = read_units(program, context.recording.units.as_ref())?.into_iter().map(|(_, map)| map).collect();
         let image = InstrumentedImage::read(&fs::read(program).with_context(|| format!("cannot read {}", program.display()))?)?;
-        let profile = recent_profile(image.identity, &job.what.command, context)?;
+        let profile = find_recent_profile(image.identity, &job.what.command, context)?;
         let executed = count_executions(profile.as_ref());
         let functions: Vec<(&UnitMap, &FunctionMap)> = units.iter().flat_map(|u| u.functions.iter().map(move |f| (u, f))).collect();
         ensure!(!functions.is_empty(), "{} has no instrumented functions. Build it with trodden", program.display());
         // Without a profile, a function's weight is its number of paths.
         let weight = |(unit, function): &(&UnitMap, &FunctionMap)| match &profile {
-            Some(_) => 1 + executed.get(&function_key(unit, function)).copied().unwrap_or(0),
+            Some(_) => 1 + executed.get(&key_of_function(unit, function)).copied().unwrap_or(0),
             None => function.counters,
         };
         let weights = functions.iter().map(weight).zip(0..).collect();
@@ -72,20 +72,20 @@ impl IterationPartition {
     }
 }
 
-fn function_key(unit: &UnitMap, function: &FunctionMap) -> NamedFunction {
+fn key_of_function(unit: &UnitMap, function: &FunctionMap) -> NamedFunction {
     (unit.source.clone(), function.name.clone())
 }
 
 fn count_executions(profile: Option<&Profile>) -> HashMap<NamedFunction, u64> {
     let mut executions: HashMap<NamedFunction, u64> = HashMap::new();
     for (_, unit, function) in profile.iter().flat_map(|profile| profile.functions()) {
-        let sum = executions.entry(function_key(&unit.map, function)).or_default();
+        let sum = executions.entry(key_of_function(&unit.map, function)).or_default();
         *sum = unit.counts_of(function).fold(*sum, |sum, (_, count)| sum.saturating_add(count));
     }
     executions
 }
 
-impl Partition for IterationPartition {
+impl CopyPartition for IterationPartition {
     const WRITES_STREAMS: bool = true;
 
     fn settings(&self, context: CopyContext) -> Result<Vec<Settings>> {
@@ -94,7 +94,7 @@ impl Partition for IterationPartition {
                 observe: Some(Observe::Stream),
                 scheme: Some(ExperimentScheme::BallLarus),
                 max_paths: Some(self.max_paths),
-                interesting: Some(experiment::store_paths(context.driver, functions)?),
+                interesting: Some(experiment::store_known_paths(context.driver, functions)?),
                 ..Settings::default()
             })
         };
@@ -115,7 +115,7 @@ impl Partition for IterationPartition {
         for copy in 0..self.copies.len() {
             let own = folder_of_copy(&streams, copy);
             private::create_folder(&own).with_context(|| format!("cannot create the folder {}", own.display()))?;
-            move_logs(&files_with_extension(&copy_file(work, "logs", copy), LOG_EXTENSION)?, &own)?;
+            move_logs_to_folder(&files_with_extension(&copy_file(work, "logs", copy), LOG_EXTENSION)?, &own)?;
         }
         let shown = run.map_or_else(|| streams.display().to_string(), |run| run.to_string());
         log::info!("show paths across iterations with `trodden-lab patterns iterations {}`", quote_for_shell(&shown));
@@ -138,9 +138,9 @@ fn merge(profiles: Vec<Profile>, work: &Path) -> (Vec<ImageProfile>, Vec<String>
             for unit in &mut image.units {
                 let map = unit.map.clone();
                 for function in &map.functions {
-                    let counts = own.entry(function_key(&map, function)).or_default();
+                    let counts = own.entry(key_of_function(&map, function)).or_default();
                     unit.counts_of(function).for_each(|(path, count)| *counts.entry(path).or_default() += count);
-                    if counted.contains_key(&function_key(&map, function)) {
+                    if counted.contains_key(&key_of_function(&map, function)) {
                         let range = function.first_counter..function.first_counter.saturating_add(function.counters);
                         unit.counts.executions.retain(|(word, _)| !range.contains(word));
                     }

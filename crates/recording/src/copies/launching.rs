@@ -44,7 +44,7 @@ pub fn read_results(folder: &Path, copies: &[usize], context: CopyContext) -> Re
 /// Runs all copies. If a signal ended only some of them, runs those once more. Returns each copy's result and number of attempts.
 pub fn run_all_copies(count: usize, work: &Path, runner: &CopyRunner) -> Result<(Vec<CopyRun>, Vec<u32>)> {
     let all: Vec<usize> = (0..count).collect();
-    let mut attempts = launch(work, &all, runner)?;
+    let mut attempts = launch_copies(work, &all, runner)?;
     let copies = read_results(work, &all, runner.context)?;
     let interrupted = find_interrupted_copies(&copies);
     if interrupted.is_empty() {
@@ -55,7 +55,7 @@ pub fn run_all_copies(count: usize, work: &Path, runner: &CopyRunner) -> Result<
         interrupted.len(),
         plural(count as u128, "copy", "copies")
     );
-    run_interrupted_again(work, &interrupted, runner)?.into_iter().zip(&interrupted).for_each(|(more, at)| attempts[*at] += more);
+    run_interrupted_copies_again(work, &interrupted, runner)?.into_iter().zip(&interrupted).for_each(|(more, at)| attempts[*at] += more);
     Ok((read_results(work, &all, runner.context)?, attempts))
 }
 
@@ -72,7 +72,7 @@ pub fn resolve_program(word: &OsStr, context: CopyContext) -> Result<PathBuf> {
 }
 
 /// Describes everything that all copies of a command share. With `own_folders`, also clones the working folder.
-pub fn build_spec(
+pub fn build_job_spec(
     command: &[OsString],
     programs: Vec<OsText>,
     folder: &Path,
@@ -98,13 +98,13 @@ pub fn build_spec(
 }
 
 /// Runs some copies of a job. Returns the number of attempts for each of them.
-pub fn launch(folder: &Path, copies: &[usize], runner: &CopyRunner) -> Result<Vec<u32>> {
+pub fn launch_copies(folder: &Path, copies: &[usize], runner: &CopyRunner) -> Result<Vec<u32>> {
     let (first, last) = (copies.first().copied().unwrap_or(0), copies.last().copied().unwrap_or(0));
-    launch_in(folder, copies, &folder.join(format!("tasks-{first}-{}", last + 1)), runner)
+    launch_copies_in_folder(folder, copies, &folder.join(format!("tasks-{first}-{}", last + 1)), runner)
 }
 
 /// Runs those copies again that a signal ended, and overwrites their results.
-fn run_interrupted_again(folder: &Path, copies: &[usize], runner: &CopyRunner) -> Result<Vec<u32>> {
+fn run_interrupted_copies_again(folder: &Path, copies: &[usize], runner: &CopyRunner) -> Result<Vec<u32>> {
     for &copy in copies {
         fs::remove_file(copy_file(folder, "result", copy))?;
         let made = copy_file(folder, "made", copy);
@@ -112,11 +112,11 @@ fn run_interrupted_again(folder: &Path, copies: &[usize], runner: &CopyRunner) -
             fs::remove_dir_all(&made).with_context(|| format!("cannot remove {}", made.display()))?;
         }
     }
-    launch_in(folder, copies, &folder.join("tasks-again"), runner)
+    launch_copies_in_folder(folder, copies, &folder.join("tasks-again"), runner)
 }
 
 /// Runs some copies of a job. The engine's scripts go to the folder `scripts`.
-fn launch_in(folder: &Path, copies: &[usize], scripts: &Path, runner: &CopyRunner) -> Result<Vec<u32>> {
+fn launch_copies_in_folder(folder: &Path, copies: &[usize], scripts: &Path, runner: &CopyRunner) -> Result<Vec<u32>> {
     let trodden = runner.context.driver.executable()?;
     let store = runner.context.driver.store()?.root().as_os_str().to_owned();
     let task = |copy: &usize| LaunchTask {

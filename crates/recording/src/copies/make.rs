@@ -15,7 +15,7 @@ use trodden_launch::StopFlag;
 use trodden_partition::tasks::are_too_many_tasks;
 use trodden_partition::{CopyPlan, PartitionOptions, PartitionPlan, PartitionStrategy, Procedure, bounded, cross_check, hits, weighted};
 use trodden_profile::copies::{PartitionedProgram, edges};
-use trodden_profile::procedures::{self, add_call_sites, add_estimates, edge_procedures};
+use trodden_profile::procedures::{self, add_call_sites, add_estimates, build_edge_procedures};
 use trodden_profile::{Profile, has_standard_numbering};
 use trodden_unit::experiment::{Keep, ObservationTiming};
 use trodden_unit::{Frame, FunctionParts, Identity, InstrumentedImage, Observation, Settings, UnitCache, UnitMap};
@@ -65,12 +65,13 @@ impl CopiedProgram {
             "--divide edges does not apply to {}, which counts only unknown paths. Pass a program that counts all paths",
             self.original.path
         );
-        let edges = self.units.iter().map(|(frame, map)| Ok((frame.clone(), edges::edge_unit(map)?))).collect::<Result<Vec<_>>>()?;
-        let procedures = edge_procedures(&self.units, &edges, weights)?;
+        let edges =
+            self.units.iter().map(|(frame, map)| Ok((frame.clone(), edges::map_with_edges_as_paths(map)?))).collect::<Result<Vec<_>>>()?;
+        let procedures = build_edge_procedures(&self.units, &edges, weights)?;
         let functions = edges.iter().flat_map(|(_, map)| &map.functions);
         let networks = functions.map(|f| Ok(edges::build_event_network(f)?.1)).collect::<Result<Vec<_>>>()?;
         let plan = trodden_partition::edges::plan(&procedures, &networks, copies);
-        let original = edges::edge_program(&self.original)?;
+        let original = edges::program_with_edges_as_paths(&self.original)?;
         Ok(PathPartition::from_plan(CopiedProgram { original, units: edges, ..self }, plan))
     }
 
@@ -79,7 +80,7 @@ impl CopiedProgram {
     pub fn divide(&self, procedures: &[Procedure], strategy: PartitionStrategy, options: &PartitionOptions) -> Result<PartitionPlan> {
         match (self.is_residual(), strategy) {
             (false, PartitionStrategy::P3) => {
-                self.log_undivided(procedures, options);
+                self.log_undivided_functions(procedures, options);
                 Ok(trodden_partition::plan(procedures, strategy, options))
             }
             (false, _) => Ok(trodden_partition::plan(procedures, strategy, options)),
@@ -128,7 +129,7 @@ impl CopiedProgram {
     }
 
     /// Logs which functions strategy p3 leaves undivided because they would be divided into too many tasks.
-    fn log_undivided(&self, procedures: &[Procedure], options: &PartitionOptions) {
+    fn log_undivided_functions(&self, procedures: &[Procedure], options: &PartitionOptions) {
         let functions = self.units.iter().flat_map(|(_, map)| &map.functions);
         let profitable = &options.profitable;
         let threshold = |procedure: &Procedure| profitable.threshold(&procedure.dag, options.copies);
@@ -265,7 +266,7 @@ impl PathPartition {
                 inputs.frames.iter().map(|f| (f.unit, objects.request_object(f, Some(parts.get(&f.unit).unwrap_or(&nothing))))).collect()
             })
             .collect();
-        objects.compile_missing(stop)?;
+        objects.compile_missing_objects(stop)?;
         let link = |(at, objects): (usize, HashMap<Identity, PathBuf>)| {
             stop.check()?;
             // Copies are in separate folders and have the original file name, because the file name determines the process name.
@@ -300,7 +301,7 @@ impl PathPartition {
                 for unit in counted.iter().filter(|u| u.unit == frame.unit) {
                     unit.counts_of(function).for_each(|(path, count)| *counts.entry(path).or_default() += count);
                 }
-                out.push(procedures::measured_procedure(function, &counts.into_iter().collect::<Vec<_>>())?);
+                out.push(procedures::build_measured_procedure(function, &counts.into_iter().collect::<Vec<_>>())?);
             }
         }
         Ok(out)

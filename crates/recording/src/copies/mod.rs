@@ -28,19 +28,19 @@ mod watched;
 mod weights;
 mod worker;
 
-pub use determinism::{Determinism, check_repeatable};
+pub use determinism::{DeterminismCheck, check_repeatable};
 pub use preparation::CopyInput;
 pub use units::read_units;
 pub use worker::run_worker;
 
-use crate::{RecordedCommand, RecordingContext, deliver, run_metadata};
+use crate::{RecordedCommand, RecordingContext, deliver_profile, run_metadata};
 use anyhow::{Context, Result};
 use launching::{
-    CopyRun, CopyRunner, PRISTINE_FOLDER, build_spec, launch, read_results, resolve_program, run_all_copies, sequential_engine,
+    CopyRun, CopyRunner, PRISTINE_FOLDER, build_job_spec, launch_copies, read_results, resolve_program, run_all_copies, sequential_engine,
 };
 use make::{CopiedProgram, PathPartition};
-use outcomes::{add_first_copy_output, outcome_differences, report_differences, report_interrupted, shell_exit_status};
-use preparation::{CopiesFailed, WorkFolder};
+use outcomes::{add_first_copy_output, describe_outcome_differences, report_differences, report_interrupted_copies, shell_exit_status};
+use preparation::{CopiesFailedError, WorkFolder};
 use spec::{CopyJobSpec, CopyOutcome, copy_file};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -51,8 +51,8 @@ use trodden_driver::recipe::OsText;
 use trodden_flow::part::Measure;
 use trodden_launch::{LaunchEngine, StopFlag};
 use trodden_partition::{PartitionStrategy, ProfitableProcedures};
-use trodden_profile::copies::{CopyMeasurements, counted_hits, edge_differences, edges, merge_copies, path_differences};
-use trodden_profile::{Collected, CopyDivergence, ProcessEnding, Profile, Run};
+use trodden_profile::copies::{CopyMeasurements, counted_probe_hits, edge_differences, edges, merge_copies, path_differences};
+use trodden_profile::{CollectedProfile, CopyDivergence, ProcessEnding, Profile, Run};
 use trodden_unit::{IterationSet, SegmentSet};
 
 /// The environment in which copies are made and run.
@@ -126,7 +126,7 @@ pub struct CopyJob {
 }
 
 /// The result of a recording with copies. Its profile is already stored.
-pub struct CopiesRecorded {
+pub struct RecordedCopies {
     work: WorkFolder,
     outcome: CopyOutcome,
     /// Descriptions of how copies differed.
@@ -137,7 +137,7 @@ pub struct CopiesRecorded {
     home: Option<PathBuf>,
 }
 
-impl CopiesRecorded {
+impl RecordedCopies {
     fn new(
         job: &CopyJob,
         work: WorkFolder,
@@ -145,9 +145,9 @@ impl CopiesRecorded {
         differences: Vec<String>,
         measurements: Option<CopyMeasurements>,
         context: CopyContext,
-    ) -> CopiesRecorded {
+    ) -> RecordedCopies {
         let home = job.options.private_folders.then(|| context.recording.directory.clone());
-        CopiesRecorded { work, outcome, differences, measurements, home }
+        RecordedCopies { work, outcome, differences, measurements, home }
     }
 
     /// Returns the standard output and the standard error output of the first copy.
@@ -173,7 +173,7 @@ impl CopiesRecorded {
 }
 
 /// Records a run with several copies. `input` reads the standard input for all of them, and is called only after all checks have passed.
-pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
+pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<RecordedCopies> {
     match &job.options.shared {
         DividedCounts::Segments(set) => return segments::run(job, set, context, input),
         DividedCounts::Iterations => return iterations::run(job, context, input),
@@ -197,13 +197,13 @@ pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyI
     let stop = StopFlag::new()?;
     let mut work = WorkFolder::new(job, context.recording)?;
     let runner = CopyRunner { engine: job.options.engine.clone(), stop: &stop, context };
-    let spec = build_spec(&job.what.command, Vec::new(), work.path(), job.options.private_folders, input, context);
+    let spec = build_job_spec(&job.what.command, Vec::new(), work.path(), job.options.private_folders, input, context);
     let counted = spec.and_then(|spec| count_with_copies(job, &runner, program, spec, work.path()));
     let CountedCopies { profile, measurements, differences, outcome } = counted.map_err(|error| work.finish_with_error(error, &stop))?;
     drop(stop);
     // The profile is stored first, because later steps may fail, such as writing output to a closed pipe.
-    deliver(&Collected { profile, problems: Vec::new() }, &job.what.destination, context.recording)?;
-    Ok(CopiesRecorded::new(job, work, outcome, differences, Some(measurements), context))
+    deliver_profile(&CollectedProfile { profile, problems: Vec::new() }, &job.what.destination, context.recording)?;
+    Ok(RecordedCopies::new(job, work, outcome, differences, Some(measurements), context))
 }
 
 struct CountedCopies {
@@ -226,22 +226,22 @@ fn count_with_copies(
     let weights = weights::find_frequencies(job, &program, &spec, work, runner)?;
     let partition = &PathPartition::new(program, options, weights.as_ref())?;
     let mut programs: Vec<PathBuf> = partition.build_copies(work, options.baseline, None, runner.stop, runner.context)?;
-    heap::align_heaps(&programs, Path::new(&partition.program.path))?;
+    heap::extend_segments_to_align_heaps(&programs, Path::new(&partition.program.path))?;
     programs.extend(options.baseline.then(|| PathBuf::from(&partition.program.path)));
     spec.programs = programs.iter().map(|p| OsText::from(p.as_os_str())).collect();
     let _job = spec.write(work)?;
-    run_copies(job, runner, partition, work).context(CopiesFailed)
+    run_copies(job, runner, partition, work).context(CopiesFailedError)
 }
 
 fn run_copies(job: &CopyJob, runner: &CopyRunner, partition: &PathPartition, work: &Path) -> Result<CountedCopies> {
     let options = &job.options;
     let (copies, attempts) = run_all_copies(partition.copies.len(), work, runner)?;
-    let mut differences = outcome_differences(&copies);
+    let mut differences = describe_outcome_differences(&copies);
     let profiles: Vec<Profile> = copies.iter().map(|c| c.profile.clone()).collect();
-    let merged = merge_copies(&partition.program, combined_run(job, &copies, runner.context), &profiles)
+    let merged = merge_copies(&partition.program, combine_run_metadata(job, &copies, runner.context), &profiles)
         .map_err(|error| add_first_copy_output(error, &copies[0], work))?;
     differences.extend(merged.divergences.iter().map(CopyDivergence::to_string));
-    report_interrupted(&merged, copies[0].outcome.ending);
+    report_interrupted_copies(&merged, copies[0].outcome.ending);
     if merged.profile.run.interrupted == 0 {
         let missing = merged.silent.iter().filter(|copy| partition.expects_counts(**copy));
         differences.extend(missing.map(|copy| format!("copy {copy} counted nothing, unlike the run that the partition is based on")));
@@ -293,7 +293,7 @@ fn collect_measurements(
         confirmed: 0,
         times: copies.iter().map(|copy| copy.times.clone()).collect(),
         attempts,
-        counted_hits: options.count_hits.then(|| copies.iter().map(|copy| counted_hits(&copy.profile)).collect()),
+        counted_hits: options.count_hits.then(|| copies.iter().map(|copy| counted_probe_hits(&copy.profile)).collect()),
         baseline: None,
     })
 }
@@ -308,7 +308,7 @@ fn run_baseline(
     measurements: &mut CopyMeasurements,
 ) -> Result<Vec<String>> {
     let both = [options.copies, options.copies + 1];
-    launch(folder, &both, &CopyRunner { engine: sequential_engine(options.memory), stop: runner.stop, context: runner.context })?;
+    launch_copies(folder, &both, &CopyRunner { engine: sequential_engine(options.memory), stop: runner.stop, context: runner.context })?;
     let base = read_results(folder, &both, runner.context)?;
     measurements.baseline = Some([base[0].times.clone(), base[1].times.clone()]);
     Ok(match measurements.edges {
@@ -318,7 +318,7 @@ fn run_baseline(
 }
 
 /// Returns metadata that describe the runs of all copies as one run.
-fn combined_run(job: &CopyJob, copies: &[CopyRun], context: CopyContext) -> Run {
+fn combine_run_metadata(job: &CopyJob, copies: &[CopyRun], context: CopyContext) -> Run {
     let started = copies.iter().map(|c| c.times.started_ns).min().unwrap_or(0);
     let run = run_metadata(&job.what.command, Duration::from_nanos(started), copies[0].outcome.ending, context.recording);
     let slowest = copies.iter().map(|c| c.times.wall_ns).max().unwrap_or(0);

@@ -13,9 +13,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use trodden_driver::DriverContext;
 use trodden_driver::experiment;
-use trodden_driver::rebuild::{DriverCompiler, codegen_options, for_each_in_parallel};
+use trodden_driver::rebuild::{BitcodeCompiler, codegen_options, for_each_in_parallel};
 use trodden_driver::store_size::COPIES_FOLDER;
-use trodden_driver::toolchain::Llvm;
+use trodden_driver::toolchain::LlvmToolchain;
 use trodden_launch::StopFlag;
 use trodden_text::words::plural;
 use trodden_unit::experiment::{InputFolder, InputPurpose, SettingsFile};
@@ -24,7 +24,7 @@ use trodden_unit::{Frame, FunctionParts, Identity, Settings};
 pub struct CopyObjects<'a> {
     driver: &'a DriverContext,
     folder: PathBuf,
-    compiler: DriverCompiler,
+    compiler: BitcodeCompiler,
     /// Hash of the compiler's identity and the settings, which influence all objects.
     common: Identity,
     settings: &'a Settings,
@@ -35,9 +35,9 @@ pub struct CopyObjects<'a> {
 
 impl<'a> CopyObjects<'a> {
     /// Creates a compiler for objects with these settings. Fails if the plugin or the unit cache is missing.
-    pub fn new(settings: &'a Settings, llvm: &Llvm, context: CopyContext<'a>) -> Result<CopyObjects<'a>> {
+    pub fn new(settings: &'a Settings, llvm: &LlvmToolchain, context: CopyContext<'a>) -> Result<CopyObjects<'a>> {
         let driver = context.driver;
-        let compiler = DriverCompiler::with(driver, llvm, OsString::new())?;
+        let compiler = BitcodeCompiler::with(driver, llvm, OsString::new())?;
         let common = Identity::from_content(format!("{} {settings}", compiler.identity()?).as_bytes());
         Ok(CopyObjects {
             driver,
@@ -66,7 +66,7 @@ impl<'a> CopyObjects<'a> {
 
     /// Compiles the requested objects that are missing in the cache. Fails if a unit has no bitcode or does not compile, the cache cannot
     /// be written, or a signal interrupts the compilation.
-    pub fn compile_missing(self, stop: &StopFlag) -> Result<()> {
+    pub fn compile_missing_objects(self, stop: &StopFlag) -> Result<()> {
         log::info!(
             "compiling {} of {}; the other units are shared between copies or in the cache",
             self.missing.len(),
@@ -103,7 +103,7 @@ impl<'a> CopyObjects<'a> {
         let codegen = codegen_options(&map).with_context(|| format!("cannot compile the unit of {}", map.source))?;
         let mut command = self.compiler.command(Path::new(&input), &codegen, Path::new(&output));
         command.current_dir(scratch);
-        experiment::pass_request(&mut command, &request);
+        experiment::pass_request_to_command(&mut command, &request);
         self.compiler.run(command, Path::new(&input)).with_context(|| format!("cannot compile the unit of {}", map.source))?;
         let made = fs::read(scratch.join(&output))?;
         write_atomically(to, &made)?;

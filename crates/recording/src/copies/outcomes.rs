@@ -12,7 +12,7 @@ const DETERMINISM_ADVICE: &str = "run `trodden repeatable -- COMMAND` to check w
     depend on addresses (tables of pointers), since the code and static data of copies are at different addresses";
 
 /// Describes how each copy differs from the first one in exit status and output.
-pub fn outcome_differences(copies: &[CopyRun]) -> Vec<String> {
+pub fn describe_outcome_differences(copies: &[CopyRun]) -> Vec<String> {
     let mut out = Vec::new();
     let first = &copies[0].outcome;
     for (at, copy) in copies.iter().enumerate().skip(1) {
@@ -61,7 +61,7 @@ pub fn add_first_copy_output(error: CopiesError, first: &CopyRun, work: &Path) -
 }
 
 /// If a signal ended all copies at different points, warns that counts are inconsistent and logs the paths that the signal interrupted.
-pub fn report_interrupted(merged: &MergedCopies, end: ProcessEnding) {
+pub fn report_interrupted_copies(merged: &MergedCopies, end: ProcessEnding) {
     const MAX_SHOWN: usize = 5;
     if merged.profile.run.interrupted > 0 {
         log::warn!(

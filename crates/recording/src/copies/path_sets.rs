@@ -36,7 +36,7 @@ pub fn check_options(options: &CopyOptions, kind: &str) -> Result<()> {
     }
 }
 
-pub fn common_settings(units: &[(Frame, UnitMap)], program: &Path, kind: &str) -> Result<Settings> {
+pub fn settings_common_to_units(units: &[(Frame, UnitMap)], program: &Path, kind: &str) -> Result<Settings> {
     let mut all: Vec<Settings> = units.iter().map(|(_, map)| Settings::from(&map.experiment)).collect();
     all.dedup();
     ensure!(
@@ -56,7 +56,7 @@ pub fn image_without_counts(program: &Path, bytes: &[u8], units: Vec<(Frame, Uni
 
 /// Estimates how often each function is executed, from loops and calls.
 pub fn estimate_executions(units: &[(Frame, UnitMap)]) -> Result<HashMap<FunctionKey, u64>> {
-    let functions = units.iter().flat_map(|(_, map)| map.functions.iter().map(move |function| function_key(map, function)));
+    let functions = units.iter().flat_map(|(_, map)| map.functions.iter().map(move |function| key_of_function(map, function)));
     let entries = |procedure: &Procedure| {
         let dag = &procedure.dag;
         dag.out(dag.entry()).iter().fold(0, |sum: u64, edge| sum.saturating_add(procedure.frequencies[edge.index()]))
@@ -65,7 +65,7 @@ pub fn estimate_executions(units: &[(Frame, UnitMap)]) -> Result<HashMap<Functio
 }
 
 /// Returns a function's key. If the function occurs several times in a program, all occurrences have the same key.
-pub fn function_key(map: &UnitMap, function: &FunctionMap) -> FunctionKey {
+pub fn key_of_function(map: &UnitMap, function: &FunctionMap) -> FunctionKey {
     (map.source.clone(), function.name.clone(), function.version())
 }
 
@@ -142,7 +142,7 @@ pub type FunctionOccurrence = (FunctionKey, usize);
 
 /// Returns the key of the next function. `seen` counts, for each key, the occurrences so far.
 pub fn next_occurrence(seen: &mut HashMap<FunctionKey, usize>, map: &UnitMap, function: &FunctionMap) -> FunctionOccurrence {
-    let key = function_key(map, function);
+    let key = key_of_function(map, function);
     let before = seen.entry(key.clone()).or_default();
     *before += 1;
     (key, *before - 1)

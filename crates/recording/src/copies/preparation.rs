@@ -2,7 +2,7 @@
 //! because the run may be long.
 
 use super::CopyJob;
-use crate::{RecordingContext, RunFolder, run_folder};
+use crate::{RecordingContext, RunFolder, create_run_folder};
 use anyhow::{Context, Result, ensure};
 use nix::unistd::{AccessFlags, access};
 use std::fmt;
@@ -15,9 +15,9 @@ use trodden_profile::private;
 
 /// Marks an error in which copies failed or contradict each other. Their files are kept, because they may show why.
 #[derive(Clone, Copy, Debug)]
-pub struct CopiesFailed;
+pub struct CopiesFailedError;
 
-impl fmt::Display for CopiesFailed {
+impl fmt::Display for CopiesFailedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("no profile was stored")
     }
@@ -39,17 +39,17 @@ impl WorkFolder {
             ensure!(fs::read_dir(given)?.next().is_none(), "{} is not empty. Pass a new folder to --work", given.display());
             return Ok(WorkFolder::Named(fs::canonicalize(given)?));
         }
-        Ok(WorkFolder::Temporary(run_folder(&job.what.destination, context)?))
+        Ok(WorkFolder::Temporary(create_run_folder(&job.what.destination, context)?))
     }
 
     /// Returns the error to report. If a signal interrupted the recording, this is the interruption, because the signal may have made a
-    /// compiler or a copy fail. Otherwise, it is `error`, and the files of failed copies ([`CopiesFailed`]) are kept.
+    /// compiler or a copy fail. Otherwise, it is `error`, and the files of failed copies ([`CopiesFailedError`]) are kept.
     pub fn finish_with_error(&mut self, error: anyhow::Error, stop: &StopFlag) -> anyhow::Error {
         if let Err(interrupted) = stop.check() {
             return interrupted.into();
         }
         match self {
-            WorkFolder::Temporary(folder) if error.is::<CopiesFailed>() => {
+            WorkFolder::Temporary(folder) if error.is::<CopiesFailedError>() => {
                 folder.keep_on_drop();
                 error.context(format!("the files of the copies are kept in {}", folder.path().display()))
             }

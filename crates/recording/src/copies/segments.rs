@@ -8,8 +8,8 @@
 //! counts its part of the set ([`SegmentSet::part`]). No copy counts all executions in contexts outside the set.
 
 use super::preparation::CopyInput;
-use super::shared::{self, NamedFunction, Partition, lightest_functions};
-use super::{CopiesRecorded, CopyContext, CopyJob};
+use super::shared::{self, CopyPartition, NamedFunction, lightest_functions};
+use super::{CopyContext, CopyJob, RecordedCopies};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -29,7 +29,7 @@ const MAX_LISTED_SEGMENTS: u64 = 1 << 20;
 /// The number of executions of each segment. A segment is a list of paths, each with its unit, function and number.
 type NamedSegmentCounts = BTreeMap<Vec<(String, String, u64)>, u64>;
 
-pub fn run(job: &CopyJob, set: &SegmentSet, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
+pub fn run(job: &CopyJob, set: &SegmentSet, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<RecordedCopies> {
     shared::record_with_partition(job, context, input, |_| SegmentPartition::new(set.with_all_pairs_as_segments(MAX_LISTED_SEGMENTS), job))
 }
 
@@ -52,7 +52,7 @@ struct DividedFunction {
 }
 
 impl DividedFunction {
-    fn executions(&self) -> u64 {
+    fn execution_count(&self) -> u64 {
         self.paths.iter().fold(0, |sum: u64, (.., count)| sum.saturating_add(*count))
     }
 }
@@ -61,7 +61,7 @@ impl SegmentPartition {
     fn new(set: SegmentSet, job: &CopyJob) -> Result<SegmentPartition> {
         let options = &job.options;
         let functions = procedures_of_set(&set)?;
-        let counted_by_all = lightest_functions(&functions.iter().map(|f| (f.executions(), f.number)).collect::<Vec<_>>());
+        let counted_by_all = lightest_functions(&functions.iter().map(|f| (f.execution_count(), f.number)).collect::<Vec<_>>());
         let (small, divided): (Vec<DividedFunction>, Vec<DividedFunction>) =
             functions.into_iter().partition(|f| counted_by_all.contains(&f.number));
         ensure!(options.max_probes.is_none(), "--max-probes applies only to copies that share paths. Omit --max-probes or --divide");
@@ -85,12 +85,12 @@ impl SegmentPartition {
             copies.push(0);
         }
         let partition = SegmentPartition { set, owners, copies, counted_by_all };
-        partition.log_division(loads.into_iter().max().unwrap_or(0), small.iter().chain(&divided));
+        partition.log_division_of_functions(loads.into_iter().max().unwrap_or(0), small.iter().chain(&divided));
         Ok(partition)
     }
 
-    fn log_division<'a>(&self, largest: u64, functions: impl Iterator<Item = &'a DividedFunction> + Clone) {
-        let all = functions.clone().fold(0u64, |sum, function| sum.saturating_add(function.executions()));
+    fn log_division_of_functions<'a>(&self, largest: u64, functions: impl Iterator<Item = &'a DividedFunction> + Clone) {
+        let all = functions.clone().fold(0u64, |sum, function| sum.saturating_add(function.execution_count()));
         let divided = self.divided_functions().count() as u128;
         log::info!(
             "{} of segments of {} divided among {} copies; the largest share is {largest}; {} divided",
@@ -192,7 +192,7 @@ fn find_call_sites(set: &SegmentSet) -> Result<CallSites> {
     Ok(sites)
 }
 
-impl Partition for SegmentPartition {
+impl CopyPartition for SegmentPartition {
     const WRITES_STREAMS: bool = false;
 
     fn settings(&self, context: CopyContext) -> Result<Vec<Settings>> {

@@ -3,12 +3,12 @@
 //! Functions are assigned to copies in order of decreasing weight, each to the copy with the least weight so far (Graham's LPT rule). All
 //! copies count the lightest functions. If copies disagree on these counts, they did not execute the same paths.
 
-use super::launching::{CopyRunner, build_spec, resolve_program, run_all_copies};
-use super::outcomes::outcome_differences;
-use super::preparation::{self, CopiesFailed, CopyInput, WorkFolder};
+use super::launching::{CopyRunner, build_job_spec, resolve_program, run_all_copies};
+use super::outcomes::describe_outcome_differences;
+use super::preparation::{self, CopiesFailedError, CopyInput, WorkFolder};
 use super::spec::CopyOutcome;
-use super::{CopiesRecorded, CopyContext, CopyJob, combined_run, heap};
-use crate::deliver;
+use super::{CopyContext, CopyJob, RecordedCopies, combine_run_metadata, heap};
+use crate::deliver_profile;
 use anyhow::{Context, Result, ensure};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -16,9 +16,9 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use trodden_driver::experiment;
 use trodden_driver::recipe::OsText;
-use trodden_driver::variant::{self, Defaults};
+use trodden_driver::variant::{self, VariantDefaults};
 use trodden_launch::StopFlag;
-use trodden_profile::{Collected, ImageProfile, Profile};
+use trodden_profile::{CollectedProfile, ImageProfile, Profile};
 use trodden_unit::Settings;
 
 /// Maximum weight of the functions that all copies count, as a percentage of the total weight.
@@ -28,7 +28,7 @@ const MAX_CHECKED_WEIGHT_PERCENT: u64 = 2;
 pub type NamedFunction = (String, String);
 
 /// A way to divide the counting of a program among copies, and to merge their counts.
-pub trait Partition {
+pub trait CopyPartition {
     /// True if copies write streams.
     const WRITES_STREAMS: bool;
     /// Environment variables that each instrumented program runs with. They override the user's values.
@@ -85,12 +85,12 @@ pub fn divide_functions(mut functions: Vec<(u64, u32)>, copies: usize) -> Assign
 }
 
 /// Records a run with copies. `create_partition` creates the partition, given the program's path.
-pub fn record_with_partition<P: Partition>(
+pub fn record_with_partition<P: CopyPartition>(
     job: &CopyJob,
     context: CopyContext,
     input: &dyn Fn() -> Result<CopyInput>,
     create_partition: impl FnOnce(&Path) -> Result<P>,
-) -> Result<CopiesRecorded> {
+) -> Result<RecordedCopies> {
     let options = &job.options;
     let program = resolve_program(&job.what.command[0], context)?;
     let partition = create_partition(&program)?;
@@ -100,22 +100,22 @@ pub fn record_with_partition<P: Partition>(
     let stop = StopFlag::new()?;
     let mut work = WorkFolder::new(job, context.recording)?;
     let runner = CopyRunner { engine: options.engine.clone(), stop: &stop, context };
-    let spec = build_spec(&job.what.command, Vec::new(), work.path(), options.private_folders, input, context);
+    let spec = build_job_spec(&job.what.command, Vec::new(), work.path(), options.private_folders, input, context);
     let counted = spec.and_then(|mut spec| {
         (spec.ignore_output, spec.streamed) = (options.ignore_output, P::WRITES_STREAMS);
         spec.environment.retain(|(name, _)| P::VARIABLES.iter().all(|(own, _)| name.to_os() != *own));
         spec.environment.extend(P::VARIABLES.iter().map(|(name, value)| (OsStr::new(name).into(), OsStr::new(value).into())));
         let programs = build_copies(&partition.settings(context)?, &program, work.path(), context)?;
-        heap::align_heaps(&programs, &program)?;
+        heap::extend_segments_to_align_heaps(&programs, &program)?;
         spec.programs = programs.iter().map(|p| OsText::from(p.as_os_str())).collect();
         let _job = spec.write(work.path())?;
-        run_and_merge(job, &program, (&runner, work.path()), (&partition, programs.len())).context(CopiesFailed)
+        run_and_merge(job, &program, (&runner, work.path()), (&partition, programs.len())).context(CopiesFailedError)
     });
     let (profile, differences, outcome) = counted.map_err(|error| work.finish_with_error(error, &stop))?;
     drop(stop);
-    let delivered = deliver(&Collected { profile, problems: Vec::new() }, &job.what.destination, context.recording)?;
+    let delivered = deliver_profile(&CollectedProfile { profile, problems: Vec::new() }, &job.what.destination, context.recording)?;
     partition.store_results(job, delivered.run, work.path(), context)?;
-    Ok(CopiesRecorded::new(job, work, outcome, differences, None, context))
+    Ok(RecordedCopies::new(job, work, outcome, differences, None, context))
 }
 
 /// Builds the copies. Their paths have equal lengths, because the kernel puts a program's path on its stack.
@@ -127,7 +127,7 @@ fn build_copies(settings: &[Settings], program: &Path, work: &Path, context: Cop
             program,
             &output,
             &experiment::resolve(context.driver, settings.clone())?,
-            &Defaults::default(),
+            &VariantDefaults::default(),
         )?;
         ensure!(made.is_some(), "{} has no instrumented units. Build it with trodden", program.display());
         Ok(output)
@@ -136,15 +136,15 @@ fn build_copies(settings: &[Settings], program: &Path, work: &Path, context: Cop
 }
 
 /// Runs the copies. Returns the merged profile, the differences between copies, and the first copy's outcome.
-fn run_and_merge<P: Partition>(
+fn run_and_merge<P: CopyPartition>(
     job: &CopyJob,
     program: &Path,
     (runner, work): (&CopyRunner, &Path),
     (partition, copies): (&P, usize),
 ) -> Result<(Profile, Vec<String>, CopyOutcome)> {
     let (copies, _) = run_all_copies(copies, work, runner)?;
-    let mut differences = outcome_differences(&copies);
-    let run = combined_run(job, &copies, runner.context);
+    let mut differences = describe_outcome_differences(&copies);
+    let run = combine_run_metadata(job, &copies, runner.context);
     let profiles = copies.iter().map(|copy| copy.profile.clone()).collect();
     let (mut images, different) = partition.merge(profiles, work)?;
     // Images name the original program, because the copies will be removed.

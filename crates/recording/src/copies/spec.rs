@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use trodden_driver::recipe::OsText;
 use trodden_launch::temporary::create_folder_in;
-use trodden_profile::atomic_file::{self, Access};
+use trodden_profile::atomic_file::{self, FilePermissions};
 use trodden_profile::{ProcessEnding, Profile};
 
 pub const SCHEMA_VERSION: u32 = 4;
@@ -62,7 +62,7 @@ impl CopyJobSpec {
     pub fn write(&self, folder: &Path) -> Result<JobFile> {
         let path = folder.join("job.json");
         let bytes = serde_json::to_vec_pretty(self)?;
-        let written = atomic_file::write_with_access(&path, TEMPORARY_PREFIX, Access::PRIVATE, |out| out.write_all(&bytes));
+        let written = atomic_file::write_with_access(&path, TEMPORARY_PREFIX, FilePermissions::OWNER_ONLY, |out| out.write_all(&bytes));
         written.with_context(|| format!("cannot write {}", path.display()))?;
         Ok(JobFile(path))
     }

@@ -8,22 +8,22 @@
 
 use super::path_sets::{self, PathOwners};
 use super::preparation::CopyInput;
-use super::shared::{self, Partition};
+use super::shared::{self, CopyPartition};
 use super::units::read_units;
-use super::{CopiesRecorded, CopyContext, CopyJob};
+use super::{CopyContext, CopyJob, RecordedCopies};
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use trodden_driver::experiment;
-use trodden_driver::variant::Defaults;
+use trodden_driver::variant::VariantDefaults;
 use trodden_profile::{ImageProfile, Profile};
 use trodden_unit::experiment::{InputPurpose, SettingsFile};
 use trodden_unit::{KnownPaths, Settings};
 use trodden_wire::ON_UNTESTED_VARIABLE;
 
 /// Option of `trodden instrument` that builds a program which watches for paths.
-const BUILD_OPTION: &str = "--watch";
+const REQUIRED_BUILD_OPTION: &str = "--watch";
 
 pub fn watches_paths(program: &Path, context: CopyContext) -> bool {
     read_units(program, context.recording.units.as_ref()).is_ok_and(|units| units.iter().any(|(_, map)| map.experiment.is_watched()))
@@ -31,8 +31,8 @@ pub fn watches_paths(program: &Path, context: CopyContext) -> bool {
 
 /// Records a run with copies that each watch for some of the paths. Fails if the copies cannot be built or run, or an option does not apply
 /// to them.
-pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
-    path_sets::check_options(&job.options, BUILD_OPTION)?;
+pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<RecordedCopies> {
+    path_sets::check_options(&job.options, REQUIRED_BUILD_OPTION)?;
     shared::record_with_partition(job, context, input, |program| WatchPartition::new(program, job.options.copies, context))
 }
 
@@ -52,9 +52,9 @@ impl WatchPartition {
         let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
         let units = read_units(program, context.recording.units.as_ref())?;
         let reported_expression = reported_expression(&bytes, program, context)?;
-        let settings = path_sets::common_settings(&units, program, BUILD_OPTION)?;
+        let settings = path_sets::settings_common_to_units(&units, program, REQUIRED_BUILD_OPTION)?;
         let file = settings.watched.as_ref().and_then(SettingsFile::stored).context("the program's units are corrupt. Build it again")?;
-        let others = experiment::stored_paths(context.driver, InputPurpose::Watched, file)?;
+        let others = experiment::load_stored_paths(context.driver, InputPurpose::Watched, file)?;
         let (owners, copies) = path_sets::divide_paths(others.unknown(), &path_sets::estimate_executions(&units)?, copies);
         path_sets::log_division(&owners, copies, "watched for");
         let image = path_sets::image_without_counts(program, &bytes, units)?;
@@ -64,7 +64,7 @@ impl WatchPartition {
 
 /// Returns the expression of a program that reports matches, or `None` if the program only counts them.
 fn reported_expression(bytes: &[u8], program: &Path, context: CopyContext) -> Result<Option<String>> {
-    let defaults = Defaults::from_program(bytes)?;
+    let defaults = VariantDefaults::from_program(bytes)?;
     let expression = defaults.watched.with_context(|| {
         format!(
             "cannot determine what {} does when a watched path matches, because it has no symbols. Link the program without stripping \
@@ -83,7 +83,7 @@ fn reported_expression(bytes: &[u8], program: &Path, context: CopyContext) -> Re
     Ok((action == "report").then_some(expression))
 }
 
-impl Partition for WatchPartition {
+impl CopyPartition for WatchPartition {
     const WRITES_STREAMS: bool = false;
     // Overrides the action on watched paths that the program's link recipe sets.
     const VARIABLES: &[(&str, &str)] = &[(ON_UNTESTED_VARIABLE, "count")];
@@ -92,7 +92,7 @@ impl Partition for WatchPartition {
         let of = |copy: usize| {
             let mut others = self.others.clone();
             others.make_unknown_paths_known_if(|key, path| self.owners[key][&path] != copy);
-            Ok(Settings { watched: Some(experiment::store_paths(context.driver, &others)?), ..self.settings.clone() })
+            Ok(Settings { watched: Some(experiment::store_known_paths(context.driver, &others)?), ..self.settings.clone() })
         };
         (0..self.copies).map(of).collect()
     }

@@ -2,10 +2,10 @@
 //! the build in the run store, or from a first run, which is sampled to make it cheap. They affect only how evenly the work is divided; the
 //! merged profile is always exact.
 
-use super::launching::{CopyRunner, launch, read_results};
+use super::launching::{CopyRunner, launch_copies, read_results};
 use super::make::{CopiedProgram, PartitionProfile};
 use super::objects::CopyObjects;
-use super::preparation::CopiesFailed;
+use super::preparation::CopiesFailedError;
 use super::spec::CopyJobSpec;
 use super::{CopyContext, CopyJob};
 use anyhow::{Context, Result};
@@ -17,7 +17,7 @@ use trodden_driver::experiment;
 use trodden_driver::recipe::OsText;
 use trodden_driver::variant::LinkInputs;
 use trodden_partition::PartitionStrategy;
-use trodden_profile::merge::{BuildPolicy, Merger};
+use trodden_profile::merge::{BuildPolicy, ProfileMerger};
 use trodden_profile::{Profile, RunEntry, RunStore};
 use trodden_stored::named;
 use trodden_unit::Identity;
@@ -40,12 +40,12 @@ pub fn find_frequencies(
 ) -> Result<Option<PartitionProfile>> {
     let options = &job.options;
     if let Some(name) = &options.weights {
-        return Ok(Some(PartitionProfile { profile: named::load(name)?, same_input: false }));
+        return Ok(Some(PartitionProfile { profile: named::load_profile(name)?, same_input: false }));
     }
     if options.strategy != PartitionStrategy::Weighted {
         return Ok(None);
     }
-    if let Some(profile) = recent_profile(program.original.identity, &job.what.command, runner.context)? {
+    if let Some(profile) = find_recent_profile(program.original.identity, &job.what.command, runner.context)? {
         return Ok(Some(PartitionProfile { profile, same_input: false }));
     }
     if options.no_first_run || program.is_residual() {
@@ -59,7 +59,7 @@ pub fn find_frequencies(
 
 /// Merges the latest runs of a build in the run store, because a single run may be untypical. All runs have the same weight, regardless of
 /// their length.
-pub fn recent_profile(identity: Identity, command: &[OsString], context: CopyContext) -> Result<Option<Profile>> {
+pub fn find_recent_profile(identity: Identity, command: &[OsString], context: CopyContext) -> Result<Option<Profile>> {
     let Ok(store) = RunStore::find(&context.recording.directory) else { return Ok(None) };
     let mut runs = store.list()?;
     runs.retain(|run| run.images.iter().any(|image| image.identity == identity));
@@ -109,7 +109,7 @@ fn describe_run(run: &RunEntry) -> String {
 /// Merges profiles of a build, after scaling the counts of each profile so that all have the same total.
 fn merge_with_equal_weights(mut profiles: Vec<Profile>, identity: Identity) -> Option<Profile> {
     let most = profiles.iter().map(|profile| count_path_executions(profile, identity)).max()?;
-    let mut sum = Merger::new(BuildPolicy::Separate);
+    let mut sum = ProfileMerger::new(BuildPolicy::Separate);
     for (at, profile) in profiles.iter_mut().enumerate() {
         let own = count_path_executions(profile, identity);
         profile.images.retain(|image| image.identity == identity);
@@ -118,7 +118,7 @@ fn merge_with_equal_weights(mut profiles: Vec<Profile>, identity: Identity) -> O
         // All profiles are of the same build, so the merger rejects none.
         let _ = sum.add(&at.to_string(), profile.clone());
     }
-    sum.finish()
+    sum.into_merged_profile()
 }
 
 /// Returns the total number of executed paths in an image.
@@ -161,11 +161,11 @@ fn run_program_once(file: &Path, sampled: bool, spec: &CopyJobSpec, folder: &Pat
     let mut spec = spec.clone();
     (spec.programs, spec.sampled) = (vec![OsText::from(file.as_os_str())], sampled);
     let _job = spec.write(folder)?;
-    match launch(folder, &[0], runner) {
+    match launch_copies(folder, &[0], runner) {
         // A node that was presumed lost may still deliver a second result. Sampled results depend on time, so it is no error if the two
         // differ.
         Err(error) if matches!(error.downcast_ref(), Some(trodden_launch::LaunchError::Duplicate { .. })) => {}
-        other => drop(other.context(CopiesFailed).context("the first run, which provides weights for the partition, failed")?),
+        other => drop(other.context(CopiesFailedError).context("the first run, which provides weights for the partition, failed")?),
     }
     let run = read_results(folder, &[0], runner.context)?.remove(0);
     Ok((run.profile, Duration::from_nanos(run.times.wall_ns)))
@@ -176,7 +176,7 @@ fn build_sampled_variant(program: &CopiedProgram, folder: &Path, runner: &CopyRu
     let (settings, driver) = (program.sampled_settings(), runner.context.driver);
     let mut objects = CopyObjects::new(&settings, &inputs.llvm, runner.context)?;
     let made = inputs.frames.iter().map(|frame| (frame.unit, objects.request_object(frame, None))).collect();
-    objects.compile_missing(runner.stop)?;
+    objects.compile_missing_objects(runner.stop)?;
     let sampled = folder.join("sampled");
     inputs
         .link_with(driver, made, &sampled, &experiment::write_request(driver, &experiment::resolve(driver, settings.clone())?)?, None)

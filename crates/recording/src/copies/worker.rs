@@ -5,8 +5,8 @@
 use super::folders;
 use super::spec::{CopyJobSpec, CopyOutcome, copy_file, write_atomically, write_result};
 use crate::bursts::{BurstFiles, BurstThread};
-use crate::streams::record::{STREAM_FILE_NAMES, drain_during, write_raw_counts};
-use crate::{BurstSchedule, RecordingContext, cpu_time, host_name, new_run, output_pattern, process_ending};
+use crate::streams::record::{STREAM_FILE_NAME_PATTERN, drain_during, write_raw_counts_of_log};
+use crate::{BurstSchedule, RecordingContext, cpu_time, host_name, new_run_metadata, output_pattern, process_ending};
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::personality::{self, Persona};
 use std::fs::{self, File};
@@ -17,10 +17,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trodden_launch::temporary::{self, TemporaryFolder};
 use trodden_profile::copies::CopyTimes;
-use trodden_profile::stream::DrainTotals;
+use trodden_profile::stream::StreamDrainTotals;
 use trodden_profile::{Run, collect, raw_files};
 use trodden_sequence::CompressionMethod;
-use trodden_stored::place::{LOG_EXTENSION, files_with_extension, move_logs};
+use trodden_stored::place::{LOG_EXTENSION, files_with_extension, move_logs_to_folder};
 use trodden_unit::Identity;
 use trodden_wire::OUTPUT_ENVIRONMENT_VARIABLE;
 use trodden_wire::stream::{DEFAULT_REGIONS, MAX_WAIT_LIMIT_MS, STREAM_ENVIRONMENT_VARIABLE};
@@ -34,7 +34,7 @@ pub fn run_worker(folder: &Path, copy: usize, result: &Path, context: &Recording
     let spec = CopyJobSpec::read(folder)?;
     let program = spec.programs.get(copy).with_context(|| format!("the job has no copy {copy}"))?.to_path();
     let run_folders = RunFolders::new(folder, &spec, copy)?;
-    let fixed_addresses = fix_addresses(spec.random_addresses != Some(copy));
+    let fixed_addresses = disable_address_randomisation(spec.random_addresses != Some(copy));
     let (mut command, out, err) = build_command(&spec, &program, &run_folders)?;
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = Instant::now();
@@ -42,17 +42,17 @@ pub fn run_worker(folder: &Path, copy: usize, result: &Path, context: &Recording
         spec.sampled.then(|| BurstThread::start(BurstFiles::from_folder(run_folders.raw.path()), FIRST_RUN_BURSTS)).transpose()?;
     let (status, drained) = match spec.streamed {
         true => drain_during(run_folders.raw.path(), CompressionMethod::Phrases, || command.status()),
-        false => (command.status(), Ok(DrainTotals::default())),
+        false => (command.status(), Ok(StreamDrainTotals::default())),
     };
     let wall_ns = clock.elapsed().as_nanos() as u64;
     bursting.map(BurstThread::stop);
     drained?;
     if spec.streamed {
-        keep_streams(&run_folders, folder, copy)?;
+        keep_streams_of_copy(&run_folders, folder, copy)?;
     }
     let status = status.with_context(|| format!("cannot run {}", program.display()))?;
     let ending = process_ending(status);
-    let run = Run { ending: Some(ending), ..new_run() };
+    let run = Run { ending: Some(ending), ..new_run_metadata() };
     let collected = collect(raw_files(run_folders.raw.path())?, run, context.units.as_ref());
     if let Some(problem) = collected.problems.iter().find(|p| p.loses_counts()) {
         bail!("the copy's counts are lost: {problem}");
@@ -62,7 +62,7 @@ pub fn run_worker(folder: &Path, copy: usize, result: &Path, context: &Recording
     let outcome = if spec.ignore_output {
         CopyOutcome { ending, output: String::new(), error_output: String::new() }
     } else {
-        CopyOutcome { ending, output: hash_file(&out)?, error_output: hash_file(&err)? }
+        CopyOutcome { ending, output: hash_file_content(&out)?, error_output: hash_file_content(&err)? }
     };
     fs::rename(&out, copy_file(folder, "out", copy))?;
     fs::rename(&err, copy_file(folder, "err", copy))?;
@@ -71,11 +71,11 @@ pub fn run_worker(folder: &Path, copy: usize, result: &Path, context: &Recording
 }
 
 /// Writes raw files with the path counts in a copy's streams, and moves the streams to the job folder.
-fn keep_streams(run_folders: &RunFolders, folder: &Path, copy: usize) -> Result<()> {
+fn keep_streams_of_copy(run_folders: &RunFolders, folder: &Path, copy: usize) -> Result<()> {
     let logs = files_with_extension(run_folders.raw.path(), LOG_EXTENSION)?;
     for log in &logs {
         ensure!(
-            write_raw_counts(log)? == 0,
+            write_raw_counts_of_log(log)? == 0,
             "copy {copy} lost events, so its counts would be wrong. Record again with fewer copies at a time (--jobs)"
         );
     }
@@ -84,7 +84,7 @@ fn keep_streams(run_folders: &RunFolders, folder: &Path, copy: usize) -> Result<
         fs::remove_dir_all(&kept).with_context(|| format!("cannot remove {}", kept.display()))?;
     }
     fs::create_dir(&kept).with_context(|| format!("cannot create the folder {}", kept.display()))?;
-    move_logs(&logs, &kept)
+    move_logs_to_folder(&logs, &kept)
 }
 
 struct RunFolders {
@@ -132,7 +132,7 @@ fn build_command(spec: &CopyJobSpec, program: &Path, run_folders: &RunFolders) -
     let arguments: Vec<_> = spec.command.iter().map(|w| w.to_os()).collect();
     command.arg0(&arguments[0]).args(&arguments[1..]).current_dir(&run_folders.directory);
     command.env_clear().envs(spec.environment.iter().map(|(name, value)| (name.to_os(), value.to_os())));
-    let names = if spec.streamed { STREAM_FILE_NAMES } else { "%m.raw" };
+    let names = if spec.streamed { STREAM_FILE_NAME_PATTERN } else { "%m.raw" };
     if spec.streamed {
         // A copy may wait for the recorder as long as necessary.
         command.env(STREAM_ENVIRONMENT_VARIABLE, format!("whole,{DEFAULT_REGIONS},{MAX_WAIT_LIMIT_MS}"));
@@ -147,11 +147,11 @@ fn build_command(spec: &CopyJobSpec, program: &Path, run_folders: &RunFolders) -
 
 /// Turns address randomisation for child processes off or on. Returns true if addresses are now fixed. Returns false in containers that
 /// forbid fixed addresses.
-fn fix_addresses(fixed: bool) -> bool {
+fn disable_address_randomisation(fixed: bool) -> bool {
     let set = |now: Persona| if fixed { now | Persona::ADDR_NO_RANDOMIZE } else { now - Persona::ADDR_NO_RANDOMIZE };
     personality::get().is_ok_and(|now| personality::set(set(now)).is_ok()) && fixed
 }
 
-fn hash_file(path: &Path) -> Result<String> {
+fn hash_file_content(path: &Path) -> Result<String> {
     Ok(Identity::from_content(&fs::read(path).with_context(|| format!("cannot read {}", path.display()))?).to_string())
 }

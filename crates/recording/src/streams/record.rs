@@ -8,8 +8,8 @@
 use super::recorder::{MIN_PAUSE, StreamRecorder, next_longer_pause, write_lost_threads};
 use crate::runs::format_causes;
 use crate::{
-    ProfileDestination, RecordedCommand, RecordingContext, command, deliver, exit_code_of_recording, host_name, new_run, output_pattern,
-    process_ending, run_folder, run_metadata, warn_nothing_counted,
+    ProfileDestination, RecordedCommand, RecordingContext, command, create_run_folder, deliver_profile, exit_code_of_recording, host_name,
+    new_run_metadata, output_pattern, process_ending, run_metadata, warn_nothing_counted,
 };
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsString;
@@ -19,16 +19,16 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use trodden_launch::process::run_forwarding_signals;
-use trodden_profile::stream::{Drain, DrainTotals, LiveStream, StreamLog, fold_counts, is_stream_file, write_raw};
+use trodden_profile::stream::{LiveStream, StreamDrain, StreamDrainTotals, StreamLog, count_counter_increments, is_stream_file, write_raw};
 use trodden_profile::{ProcessEnding, Run, collect as collect_profile, is_raw_file, raw_files};
 use trodden_sequence::CompressionMethod;
-use trodden_stored::place::{self, LOG_EXTENSION, STREAM_EXTENSION, files_with_extension, move_logs, streams_folder_of};
+use trodden_stored::place::{self, LOG_EXTENSION, STREAM_EXTENSION, files_with_extension, move_logs_to_folder, streams_folder_of};
 use trodden_text::words::{count, plural, quote_for_shell};
 use trodden_wire::stream::STREAM_ENVIRONMENT_VARIABLE;
 use trodden_wire::{LostReason, LostThreads, OUTPUT_ENVIRONMENT_VARIABLE};
 
 /// Name pattern of stream files. Each process has its own file.
-pub const STREAM_FILE_NAMES: &str = "%m.%p.stream";
+pub const STREAM_FILE_NAME_PATTERN: &str = "%m.%p.stream";
 
 /// Options for recording complete streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub fn record_last_paths(arguments: &[OsString], last: u64, context: &RecordingC
     let store = context.run_store()?;
     let folder = place::create_flight_folder(store.folder())?;
     let folder = fs::canonicalize(&folder)?;
-    let mut command = command(arguments, &folder, STREAM_FILE_NAMES, context);
+    let mut command = command(arguments, &folder, STREAM_FILE_NAME_PATTERN, context);
     command.env(STREAM_ENVIRONMENT_VARIABLE, last.to_string());
     let status = run_forwarding_signals(&mut command).with_context(|| format!("cannot run {}", arguments[0].display()))?;
     let streams = files_with_extension(&folder, STREAM_EXTENSION)?;
@@ -83,10 +83,10 @@ pub fn record_last_paths(arguments: &[OsString], last: u64, context: &RecordingC
 
 /// Runs a command and records its complete streams. Returns the command's exit status.
 pub fn record_complete_streams(what: &RecordedCommand, options: StreamOptions, context: &RecordingContext) -> Result<ExitCode> {
-    let folder = run_folder(&what.destination, context)?;
-    let mut command = command(&what.command, folder.path(), STREAM_FILE_NAMES, context);
+    let folder = create_run_folder(&what.destination, context)?;
+    let mut command = command(&what.command, folder.path(), STREAM_FILE_NAME_PATTERN, context);
     command
-        .env(OUTPUT_ENVIRONMENT_VARIABLE, output_pattern(folder.path(), STREAM_FILE_NAMES))
+        .env(OUTPUT_ENVIRONMENT_VARIABLE, output_pattern(folder.path(), STREAM_FILE_NAME_PATTERN))
         .env(STREAM_ENVIRONMENT_VARIABLE, options.to_variable_value());
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = Instant::now();
@@ -112,7 +112,7 @@ pub fn record_complete_streams(what: &RecordedCommand, options: StreamOptions, c
 }
 
 /// Calls `run` while another thread drains the streams that programs write to a folder. Returns the results of both.
-pub fn drain_during<T>(folder: &Path, method: CompressionMethod, run: impl FnOnce() -> T) -> (T, Result<DrainTotals>) {
+pub fn drain_during<T>(folder: &Path, method: CompressionMethod, run: impl FnOnce() -> T) -> (T, Result<StreamDrainTotals>) {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let recorder = scope.spawn(|| drain(StreamRecorder::new(folder, method), &is_over));
@@ -122,10 +122,10 @@ pub fn drain_during<T>(folder: &Path, method: CompressionMethod, run: impl FnOnc
     })
 }
 
-fn drain(mut recorder: StreamRecorder, is_over: &AtomicBool) -> Result<DrainTotals> {
+fn drain(mut recorder: StreamRecorder, is_over: &AtomicBool) -> Result<StreamDrainTotals> {
     let mut pause = MIN_PAUSE;
     while !is_over.load(Ordering::Relaxed) {
-        if recorder.poll()? == 0 {
+        if recorder.drain_full_chunks()? == 0 {
             std::thread::sleep(pause);
             pause = next_longer_pause(pause);
         } else {
@@ -133,15 +133,15 @@ fn drain(mut recorder: StreamRecorder, is_over: &AtomicBool) -> Result<DrainTota
         }
     }
     let folder = recorder.folder().to_owned();
-    recorder.finish(&folder)
+    recorder.finish_streams(&folder)
 }
 
 /// Stores the logs and their profile. Returns true if they are complete.
-fn store_logs(what: &RecordedCommand, run: Run, folder: &Path, drained: &DrainTotals, context: &RecordingContext) -> Result<bool> {
+fn store_logs(what: &RecordedCommand, run: Run, folder: &Path, drained: &StreamDrainTotals, context: &RecordingContext) -> Result<bool> {
     let logs = files_with_extension(folder, LOG_EXTENSION)?;
     let mut lossy = 0;
     for log in &logs {
-        lossy += write_raw_counts(log)?;
+        lossy += write_raw_counts_of_log(log)?;
     }
     if raw_files(folder)?.is_empty() {
         warn_nothing_counted(&what.command[0]);
@@ -151,7 +151,7 @@ fn store_logs(what: &RecordedCommand, run: Run, folder: &Path, drained: &DrainTo
         log::warn!("no streams were recorded, because the programs that ran were built without --stream. Their counts are stored");
     }
     let profile = collect_profile(raw_files(folder)?, run, context.units.as_ref());
-    let delivered = deliver(&profile, &what.destination, context)?;
+    let delivered = deliver_profile(&profile, &what.destination, context)?;
     if drained.invalid_words > 0 {
         log::warn!(
             "the streams contain {} without a valid event, because the program overwrote them",
@@ -168,7 +168,7 @@ fn store_logs(what: &RecordedCommand, run: Run, folder: &Path, drained: &DrainTo
         (Some(run), _) => context.run_store()?.streams(run),
         (None, output) => streams_folder_of(&output.clone().unwrap_or_default()),
     };
-    move_logs(&logs, &streams)?;
+    move_logs_to_folder(&logs, &streams)?;
     log::info!(
         "recorded {} in {} of {} bytes ({}); `trodden info {}` shows details",
         plural(drained.events.into(), "event", "events"),
@@ -181,7 +181,7 @@ fn store_logs(what: &RecordedCommand, run: Run, folder: &Path, drained: &DrainTo
 }
 
 /// Writes a raw file with the counts of a log's events. Returns the number of threads that lost events.
-pub fn write_raw_counts(path: &Path) -> Result<u64> {
+pub fn write_raw_counts_of_log(path: &Path) -> Result<u64> {
     let log = StreamLog::open(path)?;
     let lossy = log.threads().iter().filter(|t| t.lost > 0).count() as u64;
     let lost: u64 = log.threads().iter().map(|t| t.lost).sum();
@@ -189,7 +189,7 @@ pub fn write_raw_counts(path: &Path) -> Result<u64> {
         log::warn!("{} of stream {} were lost, because the file was full", plural(lost.into(), "event", "events"), path.display());
     }
     let lost_threads = (0..lossy).fold(LostThreads::default(), |lost, _| lost.add_thread(LostReason::Other));
-    write_raw(&path.with_extension("raw"), log.header(), &fold_counts(&log)?, lost_threads)?;
+    write_raw(&path.with_extension("raw"), log.header(), &count_counter_increments(&log)?, lost_threads)?;
     Ok(lossy)
 }
 
@@ -197,13 +197,14 @@ pub fn write_raw_counts(path: &Path) -> Result<u64> {
 /// events are lost.
 pub fn import_leftover_streams(given: &[PathBuf], destination: &ProfileDestination, context: &RecordingContext) -> Result<()> {
     let (streams, counted) = find_streams(given)?;
-    let folder = run_folder(destination, context)?;
+    let folder = create_run_folder(destination, context)?;
     let mut lossy = 0;
     for (number, stream) in streams.iter().enumerate() {
         // The log that the killed recorder did not finish, if there is one.
         let before = stream.with_extension(LOG_EXTENSION);
         let log = folder.path().join(format!("{number:04}.{LOG_EXTENSION}"));
-        let drained = Drain::resume(stream, &log, before.is_file().then_some(before.as_path()), CompressionMethod::Phrases)?;
+        let drained =
+            StreamDrain::finish_interrupted_drain(stream, &log, before.is_file().then_some(before.as_path()), CompressionMethod::Phrases)?;
         log::info!("{}: {}", stream.display(), plural(drained.events.into(), "event", "events"));
         write_lost_threads(&log, drained.lost)?;
         if drained.corrupt_bytes > 0 {
@@ -218,18 +219,18 @@ pub fn import_leftover_streams(given: &[PathBuf], destination: &ProfileDestinati
             );
         }
         let is_corrupt = drained.corrupt_bytes > 0 || drained.invalid_words > 0;
-        lossy += write_raw_counts(&log)? + drained.lost.threads() + u64::from(is_corrupt);
+        lossy += write_raw_counts_of_log(&log)? + drained.lost.threads() + u64::from(is_corrupt);
     }
-    let run = Run { host: host_name(), suite: destination.suite.clone(), ..new_run() };
+    let run = Run { host: host_name(), suite: destination.suite.clone(), ..new_run_metadata() };
     let profile = collect_profile(raw_files(folder.path())?.into_iter().chain(counted), run, context.units.as_ref());
-    let delivered = deliver(&profile, destination, context)?;
+    let delivered = deliver_profile(&profile, destination, context)?;
     let target = match (delivered.run, &destination.output) {
         (Some(run), _) => context.run_store()?.streams(run),
         (None, output) => streams_folder_of(&output.clone().unwrap_or_default()),
     };
-    move_logs(&files_with_extension(folder.path(), LOG_EXTENSION)?, &target)?;
+    move_logs_to_folder(&files_with_extension(folder.path(), LOG_EXTENSION)?, &target)?;
     ensure!(lossy == 0, "the streams of {} are incomplete, because events were lost", plural(lossy.into(), "thread", "threads"));
-    delivered.check()
+    delivered.check_nothing_was_lost()
 }
 
 /// Returns the stream files among the given files and folders, and the raw files that programs without streams wrote to these folders.

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use trodden_profile::stream::{Drain, DrainTotals, LiveStream, StreamLog, WindowBounds, is_stream_file, write_raw};
+use trodden_profile::stream::{LiveStream, StreamDrain, StreamDrainTotals, StreamLog, WindowBounds, is_stream_file, write_raw};
 use trodden_sequence::CompressionMethod;
 use trodden_stored::place::{LOG_EXTENSION, STREAM_EXTENSION, files_with_extension};
 use trodden_wire::LostThreads;
@@ -15,7 +15,7 @@ use trodden_wire::LostThreads;
 pub const MIN_PAUSE: Duration = Duration::from_micros(500);
 /// Maximum pause between polls while no chunks arrive.
 const MAX_PAUSE: Duration = Duration::from_millis(20);
-const SEARCH_INTERVAL: Duration = Duration::from_millis(20);
+const STREAM_SEARCH_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Returns the pause that follows a pause in which no chunk arrived.
 pub fn next_longer_pause(pause: Duration) -> Duration {
@@ -26,7 +26,7 @@ pub fn next_longer_pause(pause: Duration) -> Duration {
 pub struct StreamRecorder<'a> {
     folder: &'a Path,
     method: CompressionMethod,
-    drains: BTreeMap<u64, (Drain, PathBuf)>,
+    drains: BTreeMap<u64, (StreamDrain, PathBuf)>,
     last_search: Option<Instant>,
 }
 
@@ -42,24 +42,24 @@ impl<'a> StreamRecorder<'a> {
     }
 
     /// Drains all full chunks and returns how many there were.
-    pub fn poll(&mut self) -> Result<usize> {
-        if self.last_search.is_none_or(|last_search| last_search.elapsed() >= SEARCH_INTERVAL) {
+    pub fn drain_full_chunks(&mut self) -> Result<usize> {
+        if self.last_search.is_none_or(|last_search| last_search.elapsed() >= STREAM_SEARCH_INTERVAL) {
             self.last_search = Some(Instant::now());
             self.start_new_drains(self.folder)?;
         }
-        self.divide_memory();
+        self.divide_memory_among_drains();
         let mut drained = 0;
         for (drain, _) in self.drains.values_mut() {
-            drained += drain.poll()?;
+            drained += drain.drain_full_chunks()?;
         }
         Ok(drained)
     }
 
     /// Finishes the logs of all stream files in a folder, moves each log beside its stream file, and removes the stream file. The programs
     /// must have ended. Stream files of programs that only counted become raw files.
-    pub fn finish(&mut self, folder: &Path) -> Result<DrainTotals> {
+    pub fn finish_streams(&mut self, folder: &Path) -> Result<StreamDrainTotals> {
         self.start_new_drains(folder)?;
-        let mut all = DrainTotals::default();
+        let mut all = StreamDrainTotals::default();
         for file in files_with_extension(folder, STREAM_EXTENSION)? {
             let found = inode_of(&file).and_then(|inode| self.drains.remove(&inode));
             let Some((drain, log)) = found else {
@@ -69,7 +69,7 @@ impl<'a> StreamRecorder<'a> {
                 }
                 continue;
             };
-            let drained = drain.finish()?;
+            let drained = drain.finish_drain()?;
             all.events += drained.events;
             all.chunks += drained.chunks;
             all.invalid_words += drained.invalid_words;
@@ -86,7 +86,7 @@ impl<'a> StreamRecorder<'a> {
     }
 
     /// Divides the bound on memory equally among the files that are being compressed.
-    fn divide_memory(&mut self) {
+    fn divide_memory_among_drains(&mut self) {
         let total = WindowBounds::default();
         let active = self.drains.values().filter(|(d, _)| d.has_open_windows()).count().max(1);
         let bounds = WindowBounds { max_entries: total.max_entries / active, ..total };
@@ -99,7 +99,7 @@ impl<'a> StreamRecorder<'a> {
             let Some(inode) = inode_of(&file).filter(|inode| !self.drains.contains_key(inode)) else { continue };
             if is_stream_file(&file) && LiveStream::open(&file, false).is_ok() {
                 let log = self.unused_log_path(&file);
-                let Ok(drain) = Drain::begin(&file, &log, self.method) else {
+                let Ok(drain) = StreamDrain::begin(&file, &log, self.method) else {
                     // A file that was moved is found in its new folder by a later search.
                     anyhow::ensure!(!file.exists(), "cannot record stream {} into {}", file.display(), log.display());
                     let _ = fs::remove_file(&log);

@@ -4,7 +4,7 @@
 //! `--exact`, so one such call is one test. Cargo runs a binary once for all its tests, so this runner lists the tests and runs them one by
 //! one. A binary that cannot list its tests is recorded as a single test.
 
-use super::{SuiteOutcome, SuiteRecorder, TestCommand, TestCounts, check_no_lost_counts, run_all};
+use super::{SuiteOutcome, SuiteRecorder, TestCommand, TestCounts, check_no_lost_counts, run_all_tests};
 use crate::RecordingContext;
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
@@ -60,7 +60,7 @@ pub fn run_binary(job: &TestBinary, context: &RecordingContext, out: &mut dyn Wr
         }
     };
     let tests: Vec<TestCommand> = names.iter().map(test).collect();
-    let SuiteOutcome { failed, lost, .. } = run_all(&tests, thread_count(arguments, job.threads.clone()), &recorder)?;
+    let SuiteOutcome { failed, lost, .. } = run_all_tests(&tests, thread_count(arguments, job.threads.clone()), &recorder)?;
     writeln!(out, "{test_binary_name}: {}, {} failed", plural(tests.len() as u128, "test", "tests"), failed.len())?;
     failed.iter().try_for_each(|name| writeln!(out, "failed: {name}"))?;
     check_no_lost_counts(lost)?;

@@ -139,7 +139,7 @@ pub fn check_no_lost_counts(lost: usize) -> Result<()> {
 }
 
 /// Runs tests, at most `jobs` of them at the same time.
-pub fn run_all(tests: &[TestCommand], jobs: usize, recorder: &SuiteRecorder<'_>) -> Result<SuiteOutcome> {
+pub fn run_all_tests(tests: &[TestCommand], jobs: usize, recorder: &SuiteRecorder<'_>) -> Result<SuiteOutcome> {
     let next = AtomicUsize::new(0);
     let outcome = Mutex::new(SuiteOutcome::default());
     let work = || -> Result<()> {

@@ -3,15 +3,15 @@
 use super::{RankedAdvice, ShownAdvice, words as say};
 use crate::json::{SCHEMA_VERSION, number};
 use crate::source::SourceCache;
-use crate::view::{Function, View, file_of, inline_chain};
+use crate::view::{Function, ProfileView, file_of, inline_chain};
 use serde_json::{Value, json};
-use trodden_analysis::advise::{Advice, BranchOutcome, Correlated, LoopPatterns, NeverTogether, OperationSite, Redundant};
+use trodden_analysis::advise::{Advice, BranchOutcome, CorrelatedBranches, LoopPatterns, NeverTogether, OperationSite, RedundantBlock};
 use trodden_flow::{Edge, Node};
 use trodden_unit::SourcePosition;
 use trodden_unit::experiment::Spelling;
 
 /// Returns the output of `trodden advise --json`.
-pub fn advice_json(view: &View, advice: &ShownAdvice, sources: &SourceCache) -> Value {
+pub fn advice_json(view: &ProfileView, advice: &ShownAdvice, sources: &SourceCache) -> Value {
     let findings = advice.savings.iter().chain(&advice.others).enumerate();
     json!({
         "schema_version": SCHEMA_VERSION,
@@ -39,8 +39,8 @@ fn finding_json(rank: usize, ranked: &RankedAdvice, sources: &SourceCache) -> Va
         "saves_instructions": number(ranked.finding.saves),
         "saves_share": ranked.share,
         "copies": ranked.copies,
-        "summary": say::describe(function, &ranked.finding),
-        "suggestion": say::suggest(function, &ranked.finding),
+        "summary": say::describe_finding(function, &ranked.finding),
+        "suggestion": say::suggest_change(function, &ranked.finding),
         "evidence": match &ranked.finding.advice {
             Advice::Correlated(c) => evidence.correlated_json(c),
             Advice::Loop(l) => evidence.loop_json(l),
@@ -56,7 +56,7 @@ struct EvidenceWriter<'t> {
 }
 
 impl EvidenceWriter<'_> {
-    fn correlated_json(&self, c: &Correlated) -> Value {
+    fn correlated_json(&self, c: &CorrelatedBranches) -> Value {
         let given = c.given.iter().map(|g| {
             json!({
                 "edge": self.edge_json(g.edge),
@@ -108,9 +108,9 @@ impl EvidenceWriter<'_> {
         })
     }
 
-    fn redundant_json(&self, r: &Redundant) -> Value {
+    fn redundant_json(&self, r: &RedundantBlock) -> Value {
         let site = |s: &OperationSite| self.position_json(s.position, s.block);
-        let repeated = |x: &trodden_analysis::advise::Repeated| {
+        let repeated = |x: &trodden_analysis::advise::RepeatedComputation| {
             json!({
                 "operation": x.operation,
                 "at": site(&x.at),
@@ -147,7 +147,8 @@ impl EvidenceWriter<'_> {
 
     fn edge_json(&self, edge: Edge) -> Value {
         let flow = self.function.map.graph.edge(edge);
-        json!({ "edge": edge.0, "from": self.branch_json(flow.from), "to_block": flow.to.0, "text": say::format_turn(self.function, edge) })
+        let text = say::format_taken_edge(self.function, edge);
+        json!({ "edge": edge.0, "from": self.branch_json(flow.from), "to_block": flow.to.0, "text": text })
     }
 
     fn branch_json(&self, block: Node) -> Value {
@@ -156,7 +157,7 @@ impl EvidenceWriter<'_> {
 
     fn position_json(&self, position: Option<SourcePosition>, block: Node) -> Value {
         let mut out = json!({ "block": block.0 });
-        let map = self.function.units_map();
+        let map = self.function.unit_map();
         let Some(at) = position else { return out };
         out["file"] = json!(file_of(map, at));
         out["line"] = json!(at.line);

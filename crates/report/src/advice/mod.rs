@@ -9,7 +9,7 @@ mod words;
 use crate::error::ReportError;
 use crate::measure::PathMeasure;
 use crate::select;
-use crate::view::{Function, View};
+use crate::view::{Function, ProfileView};
 use std::collections::HashMap;
 use trodden_analysis::advise::{AdviceFinding, AdviceKind, AdviseOptions, advise};
 use trodden_unit::properties::{FunctionProperties, UnitProperties};
@@ -86,8 +86,8 @@ pub struct ShownAdvice<'v, 'a> {
 impl AdviceSelection {
     /// Returns the functions to analyse: those that execute at least [`AdviceSelection::min_share`] of all instructions. Fails if no
     /// function matches, or if the pattern is not a valid regular expression.
-    pub fn functions<'v, 'a>(&self, view: &'v View<'a>) -> Result<Vec<&'v Function<'a>>, ReportError> {
-        let selection = select::Selection { function: self.function.clone(), ..select::Selection::default() };
+    pub fn functions<'v, 'a>(&self, view: &'v ProfileView<'a>) -> Result<Vec<&'v Function<'a>>, ReportError> {
+        let selection = select::PathSelection { function: self.function.clone(), ..select::PathSelection::default() };
         let total = view.total(PathMeasure::Instructions);
         let hot = |f: &&Function| f.instructions > 0 && select::share(f.instructions, total) >= self.min_share;
         Ok(selection.functions(view)?.into_iter().filter(hot).collect())
@@ -99,7 +99,7 @@ impl AdviceSelection {
     }
 
     /// Searches for findings and ranks them. Fails like [`AdviceSelection::functions`].
-    pub fn advise<'v, 'a>(&self, view: &'v View<'a>, properties: &FindProperties) -> Result<ShownAdvice<'v, 'a>, ReportError> {
+    pub fn advise<'v, 'a>(&self, view: &'v ProfileView<'a>, properties: &FindProperties) -> Result<ShownAdvice<'v, 'a>, ReportError> {
         let functions = self.functions(view)?;
         let total = view.total(PathMeasure::Instructions);
         let (mut savings, mut others, mut without_bitcode) = (Vec::new(), Vec::new(), Vec::new());
@@ -119,7 +119,7 @@ impl AdviceSelection {
             }
         }
         savings.sort_by(|a: &RankedAdvice, b| b.share.total_cmp(&a.share).then_with(|| a.function.name.full.cmp(&b.function.name.full)));
-        others.sort_by(|a: &RankedAdvice, b| b.finding.surprise().total_cmp(&a.finding.surprise()));
+        others.sort_by(|a: &RankedAdvice, b| b.finding.surprise_score().total_cmp(&a.finding.surprise_score()));
         let found = (savings.len(), others.len());
         savings.truncate(crate::select::limit(self.top));
         others.truncate(crate::select::limit(self.top));

@@ -2,16 +2,16 @@
 //! code flow.
 
 use super::{RankedAdvice, ShownAdvice, words as say};
-use crate::sarif::{self, location};
+use crate::sarif::{self, sarif_location};
 use crate::source::SourceCache;
-use crate::view::{Function, View};
+use crate::view::{Function, ProfileView};
 use serde_json::{Value, json};
 use trodden_analysis::advise::{Advice, AdviceKind};
 use trodden_flow::Node;
 use trodden_unit::SourcePosition;
 use trodden_unit::experiment::Spelling;
 
-const RULES: [(AdviceKind, &str); 4] = [
+const SARIF_RULES: [(AdviceKind, &str); 4] = [
     (AdviceKind::Correlated, "A branch is decided by an earlier branch on the same path"),
     (AdviceKind::Loop, "The iterations of a loop fall into few patterns"),
     (AdviceKind::Redundant, "A result is computed again though nearly all executions already had it"),
@@ -29,7 +29,7 @@ pub struct AlternatingIterations<'a> {
 }
 
 /// Writes alternating loops as a SARIF log. A function whose source position is unknown is located by its name only.
-pub fn write_alternating_iterations(view: &View, found: &[AlternatingIterations], sources: &SourceCache) -> Value {
+pub fn write_alternating_iterations(view: &ProfileView, found: &[AlternatingIterations], sources: &SourceCache) -> Value {
     const RULE_ID: &str = "iterations";
     let rules = json!([{ "id": RULE_ID, "shortDescription": { "text": "A loop repeats a fixed sequence of different iterations" } }]);
     let result = |turns: &AlternatingIterations| {
@@ -45,24 +45,24 @@ pub fn write_alternating_iterations(view: &View, found: &[AlternatingIterations]
             "properties": turns.properties,
         })
     };
-    sarif::build_log(rules, found.iter().map(result).collect())
+    sarif::build_sarif_log(rules, found.iter().map(result).collect())
 }
 
 /// Writes findings as a SARIF log. A finding whose source position is unknown is located by its function's name only.
 pub fn write_advice(advice: &ShownAdvice, sources: &SourceCache) -> Value {
-    let rules = RULES.map(|(kind, text)| json!({ "id": kind.name(), "shortDescription": { "text": text } }));
+    let rules = SARIF_RULES.map(|(kind, text)| json!({ "id": kind.name(), "shortDescription": { "text": text } }));
     let results = advice.savings.iter().chain(&advice.others).map(|r| result_json(r, sources));
-    sarif::build_log(json!(rules), results.collect())
+    sarif::build_sarif_log(json!(rules), results.collect())
 }
 
 fn result_json(ranked: &RankedAdvice, sources: &SourceCache) -> Value {
     let function = ranked.function;
-    let positions = labelled_positions(function, &ranked.finding.advice);
-    let locations: Vec<Value> = positions.iter().filter_map(|(p, text)| location(function, (*p)?, text, sources)).collect();
+    let positions = label_evidence_positions(function, &ranked.finding.advice);
+    let locations: Vec<Value> = positions.iter().filter_map(|(p, text)| sarif_location(function, (*p)?, text, sources)).collect();
     let logical = json!({ "fullyQualifiedName": function.name.full, "kind": "function" });
     let mut main = locations.last().cloned().unwrap_or_else(|| json!({}));
     main["logicalLocations"] = json!([logical]);
-    let text = format!("{}. Try: {}.", say::describe(function, &ranked.finding), say::suggest(function, &ranked.finding));
+    let text = format!("{}. Try: {}.", say::describe_finding(function, &ranked.finding), say::suggest_change(function, &ranked.finding));
     let mut result = json!({
         "ruleId": ranked.finding.kind().name(),
         "level": "note",
@@ -79,7 +79,7 @@ fn result_json(ranked: &RankedAdvice, sources: &SourceCache) -> Value {
 
 /// Returns the source positions that explain a finding, each with a label, in execution order. The last one is the position at which the
 /// finding is reported.
-fn labelled_positions(function: &Function, advice: &Advice) -> Vec<(Option<SourcePosition>, String)> {
+fn label_evidence_positions(function: &Function, advice: &Advice) -> Vec<(Option<SourcePosition>, String)> {
     let branch = |block: Node, text: String| (say::branch_position(function, block), text);
     let from = |edge: trodden_flow::Edge| function.map.graph.from(edge);
     match advice {
@@ -92,8 +92,8 @@ fn labelled_positions(function: &Function, advice: &Advice) -> Vec<(Option<Sourc
         }
         Advice::Never(n) => {
             vec![
-                branch(from(n.first), say::format_turn(function, n.first)),
-                branch(from(n.second), format!("never after it: {}", say::format_turn(function, n.second))),
+                branch(from(n.first), say::format_taken_edge(function, n.first)),
+                branch(from(n.second), format!("never after it: {}", say::format_taken_edge(function, n.second))),
             ]
         }
     }

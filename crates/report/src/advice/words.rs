@@ -4,14 +4,16 @@ use crate::escape;
 use crate::path_listing;
 use crate::view::{Function, file_of, inline_chain};
 use crate::words::{base_name, percent, plural};
-use trodden_analysis::advise::{Advice, AdviceFinding, BranchOutcome, Correlated, LoopPattern, LoopPatterns, NeverTogether, Redundant};
+use trodden_analysis::advise::{
+    Advice, AdviceFinding, BranchOutcome, CorrelatedBranches, LoopPattern, LoopPatterns, NeverTogether, RedundantBlock,
+};
 use trodden_flow::{Edge, Node};
 use trodden_unit::{EdgeKind, SourcePosition};
 
 /// Maximum number of instructions that a suggestion may propose to copy.
 const MAX_COPIED_INSTRUCTIONS: u64 = 60;
 /// Maximum number of branch decisions shown for a pattern.
-const MAX_TURNS: usize = 8;
+const MAX_BRANCH_DECISIONS_PER_PATTERN: usize = 8;
 
 /// Returns the source position of a block's branch, or of the block's last instruction if the branch has no position.
 pub fn branch_position(function: &Function, block: Node) -> Option<SourcePosition> {
@@ -22,14 +24,14 @@ pub fn branch_position(function: &Function, block: Node) -> Option<SourcePositio
 pub fn first_position(function: &Function, block: Node) -> Option<SourcePosition> {
     let found = function.map.blocks.get(block.index())?;
     let whole = found.positions.iter().copied().chain(found.branch).filter(|p| p.line > 0);
-    whole.min_by_key(|p| inline_chain(function.units_map(), *p).iter().map(|p| p.line).collect::<Vec<_>>())
+    whole.min_by_key(|p| inline_chain(function.unit_map(), *p).iter().map(|p| p.line).collect::<Vec<_>>())
 }
 
 /// Formats a position as `line 12`, or as `util.h:12` if it is not in the function's own file. If the position is unknown, returns `block
 /// 3`.
 pub fn format_position(function: &Function, position: Option<SourcePosition>, block: Node) -> String {
     let Some(position) = position else { return format!("block {}", block.0) };
-    let elsewhere = file_of(function.units_map(), position).filter(|f| function.file().is_some_and(|own| own != *f));
+    let elsewhere = file_of(function.unit_map(), position).filter(|f| function.file().is_some_and(|own| own != *f));
     elsewhere
         .map_or_else(|| format!("line {}", position.line), |file| format!("{}:{}", escape::escape_line(base_name(file)), position.line))
 }
@@ -39,13 +41,14 @@ pub fn format_branch(function: &Function, block: Node) -> String {
 }
 
 /// Formats where a branch went and where it did not: `→ 14, not 20`.
-pub fn format_turn(function: &Function, edge: Edge) -> String {
-    path_listing::find_turn(function, edge).map_or_else(|| crate::words::edge_condition(&function.map.graph.edge(edge)), |t| t.text)
+pub fn format_taken_edge(function: &Function, edge: Edge) -> String {
+    path_listing::find_taken_branch(function, edge)
+        .map_or_else(|| crate::words::describe_edge_condition(&function.map.graph.edge(edge)), |t| t.text)
 }
 
 /// Formats only where the branch went: `→ 14`.
 pub fn format_direction(function: &Function, edge: Edge) -> String {
-    let turn = format_turn(function, edge);
+    let turn = format_taken_edge(function, edge);
     turn.split_once(", not ").map_or(turn.clone(), |(taken, _)| taken.to_string())
 }
 
@@ -84,7 +87,7 @@ pub fn related_lines(function: &Function, finding: &AdviceFinding) -> Option<[(u
 }
 
 /// Describes the finding in a clause without a capital letter or full stop.
-pub fn describe(function: &Function, finding: &AdviceFinding) -> String {
+pub fn describe_finding(function: &Function, finding: &AdviceFinding) -> String {
     match &finding.advice {
         Advice::Correlated(c) => describe_correlated(function, c),
         Advice::Loop(l) => describe_loop(function, l),
@@ -93,7 +96,7 @@ pub fn describe(function: &Function, finding: &AdviceFinding) -> String {
     }
 }
 
-fn describe_correlated(function: &Function, c: &Correlated) -> String {
+fn describe_correlated(function: &Function, c: &CorrelatedBranches) -> String {
     let (earlier, later) = (format_branch(function, c.earlier), format_branch(function, c.later));
     let share = percent(c.decided as f64 / c.executions as f64);
     let whole = if c.given.iter().all(|g| g.decides.is_some()) && c.together == c.executions { "all" } else { &share };
@@ -114,9 +117,9 @@ fn describe_loop(function: &Function, l: &LoopPatterns) -> String {
     )
 }
 
-fn describe_redundant(function: &Function, r: &Redundant) -> String {
+fn describe_redundant(function: &Function, r: &RedundantBlock) -> String {
     let at = r.repeated.first().and_then(|f| f.at.position).or_else(|| first_position(function, r.block));
-    let saved = r.saves() as f64 / (r.repeated.len() as f64 * r.executions as f64);
+    let saved = r.max_saved_instructions() as f64 / (r.repeated.len() as f64 * r.executions as f64);
     let (what, them) =
         if r.repeated.len() == 1 { ("a result is".into(), "it") } else { (format!("{} results are", r.repeated.len()), "them") };
     format!(
@@ -138,7 +141,7 @@ fn describe_never_together(function: &Function, n: &NeverTogether) -> String {
     )
 }
 
-pub fn suggest(function: &Function, finding: &AdviceFinding) -> String {
+pub fn suggest_change(function: &Function, finding: &AdviceFinding) -> String {
     match &finding.advice {
         Advice::Correlated(c) => suggest_for_correlated(function, c),
         Advice::Loop(l) => suggest_for_loop(function, l),
@@ -150,11 +153,11 @@ pub fn suggest(function: &Function, finding: &AdviceFinding) -> String {
 }
 
 /// Returns true if each outcome of the earlier branch that decides the later branch was always followed by the decided outcome.
-fn is_always_decided(c: &Correlated) -> bool {
+fn is_always_decided(c: &CorrelatedBranches) -> bool {
     c.given.iter().all(|g| g.decides.is_none() || g.is_certain())
 }
 
-fn suggest_for_correlated(function: &Function, c: &Correlated) -> String {
+fn suggest_for_correlated(function: &Function, c: &CorrelatedBranches) -> String {
     if c.first_iteration {
         let advice = "in the first iteration of a loop: peel that iteration, or enter the loop after the test";
         return format!("{} is decided {advice}", format_branch(function, c.later));
@@ -219,7 +222,7 @@ fn suggest_for_loop(function: &Function, l: &LoopPatterns) -> String {
     "several of its branches test the same condition: test it once per iteration and keep the result".into()
 }
 
-fn suggest_for_redundant(r: &Redundant) -> String {
+fn suggest_for_redundant(r: &RedundantBlock) -> String {
     let constant = r.repeated.iter().all(|x| x.constant > x.found);
     match (constant, r.unavoidable) {
         (true, _) => {
@@ -238,16 +241,16 @@ fn suggest_for_redundant(r: &Redundant) -> String {
 pub fn format_pattern(function: &Function, l: &LoopPatterns, pattern: &LoopPattern) -> String {
     let is_decision = |e: &&Edge| {
         let kind = function.map.graph.kind(**e);
-        !matches!(kind, EdgeKind::Always | EdgeKind::Normal) && path_listing::find_turn(function, **e).is_some()
+        !matches!(kind, EdgeKind::Always | EdgeKind::Normal) && path_listing::find_taken_branch(function, **e).is_some()
     };
     let decisions: Vec<&Edge> = pattern.edges.iter().filter(is_decision).collect();
     let decision_text = |e: &Edge| {
         let from = branch_position(function, function.map.graph.from(*e));
         format!("{} {}", from.map_or_else(|| "?".into(), |p| p.line.to_string()), format_direction(function, *e))
     };
-    let mut words: Vec<String> = decisions.iter().take(MAX_TURNS).map(|e| decision_text(e)).collect();
-    if decisions.len() > MAX_TURNS {
-        words.push(format!("{} more", decisions.len() - MAX_TURNS));
+    let mut words: Vec<String> = decisions.iter().take(MAX_BRANCH_DECISIONS_PER_PATTERN).map(|e| decision_text(e)).collect();
+    if decisions.len() > MAX_BRANCH_DECISIONS_PER_PATTERN {
+        words.push(format!("{} more", decisions.len() - MAX_BRANCH_DECISIONS_PER_PATTERN));
     }
     let back = pattern.edges.last().is_some_and(|e| function.map.graph.to(*e) == l.head);
     format!("{}; {}", words.join(", "), if back { "next iteration" } else { "exits the loop" })

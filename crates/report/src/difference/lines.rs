@@ -8,10 +8,10 @@
 //! code in only one of the builds are not compared; and unrolling, vectorising or rotating a loop changes its lines' counts.
 
 use crate::lines::LineCounts;
-use crate::view::{Function, View, file_of};
+use crate::view::{Function, ProfileView, file_of};
 use crate::words::base_name;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use trodden_profile::{DiffOptions, FunctionPlace, PathChange, ProfileDiff};
+use trodden_profile::{DiffOptions, PathChange, ProfileDifference, UnitAndFunctionIndex};
 use trodden_unit::{Identity, SourcePosition, UnitMap};
 
 /// The source functions whose line counts differ between two builds.
@@ -52,28 +52,28 @@ pub struct LineChange {
 }
 
 impl LineChange {
-    fn per_call_change(&self) -> f64 {
+    fn change_per_call(&self) -> f64 {
         (self.per_call.1 - self.per_call.0).abs()
     }
 }
 
 impl FunctionLines {
     fn largest_change(&self) -> f64 {
-        self.lines.iter().map(LineChange::per_call_change).fold(0.0, f64::max)
+        self.lines.iter().map(LineChange::change_per_call).fold(0.0, f64::max)
     }
 }
 
 /// Compares the functions whose paths `found` could not compare, by source lines. Functions that were compared are removed from `found`'s
 /// lists of functions without a counterpart.
 #[must_use]
-pub fn compare(before: &View, after: &View, found: &mut ProfileDiff, options: &DiffOptions) -> LineDifference {
+pub fn compare(before: &ProfileView, after: &ProfileView, found: &mut ProfileDifference, options: &DiffOptions) -> LineDifference {
     let mut difference = LineDifference::default();
     if found.unmatched_before.is_empty() && found.unmatched_after.is_empty() {
         return difference;
     }
     let (old, new) = (SourceFunctions::new(before), SourceFunctions::new(after));
     let (unmatched_old, unmatched_new) = (find_functions(before, &found.unmatched_before), find_functions(after, &found.unmatched_after));
-    let mut pairs: BTreeSet<(Declaration, Declaration)> = BTreeSet::new();
+    let mut pairs: BTreeSet<(DeclarationFileAndLine, DeclarationFileAndLine)> = BTreeSet::new();
     pairs.extend(find_declarations(&unmatched_old).into_iter().filter_map(|one| Some((one, old.find_counterpart(one, &new)?))));
     pairs.extend(find_declarations(&unmatched_new).into_iter().filter_map(|other| Some((new.find_counterpart(other, &old)?, other))));
     let (mut compared_old, mut compared_new) = (BTreeSet::new(), BTreeSet::new());
@@ -85,19 +85,19 @@ pub fn compare(before: &View, after: &View, found: &mut ProfileDiff, options: &D
         compared_new.insert(other);
     }
     difference.functions.sort_by(|a, b| b.largest_change().total_cmp(&a.largest_change()).then_with(|| a.name.cmp(&b.name)));
-    retain_uncompared(&mut found.only_before, &unmatched_old, &compared_old);
-    retain_uncompared(&mut found.only_after, &unmatched_new, &compared_new);
+    retain_names_not_compared(&mut found.only_before, &unmatched_old, &compared_old);
+    retain_names_not_compared(&mut found.only_after, &unmatched_new, &compared_new);
     difference
 }
 
-type Declaration<'a> = (&'a str, u32);
+type DeclarationFileAndLine<'a> = (&'a str, u32);
 
 /// A program's source functions that have machine code, either their own or inlined into other functions.
 struct SourceFunctions<'a> {
     counts: LineCounts,
-    functions: BTreeMap<Declaration<'a>, SourceFunction<'a>>,
+    functions: BTreeMap<DeclarationFileAndLine<'a>, SourceFunction<'a>>,
     /// The declarations of each function, by the file's base name and the function's linkage name.
-    named: HashMap<(&'a str, &'a str), BTreeSet<Declaration<'a>>>,
+    named: HashMap<(&'a str, &'a str), BTreeSet<DeclarationFileAndLine<'a>>>,
 }
 
 #[derive(Default)]
@@ -108,11 +108,11 @@ struct SourceFunction<'a> {
 }
 
 impl<'a> SourceFunctions<'a> {
-    fn new(view: &View<'a>) -> SourceFunctions<'a> {
+    fn new(view: &ProfileView<'a>) -> SourceFunctions<'a> {
         let counts = LineCounts::from_functions(&view.functions);
         let mut all = SourceFunctions { counts, functions: BTreeMap::new(), named: HashMap::new() };
         for function in &view.functions {
-            let map = function.units_map();
+            let map = function.unit_map();
             for position in collect_code_positions(function) {
                 let Some((declaration, name)) = find_declaration(map, position.scope) else { continue };
                 let known = all.functions.entry(declaration).or_default();
@@ -128,9 +128,9 @@ impl<'a> SourceFunctions<'a> {
 
     /// Returns the function's declaration in the other build. A declaration in the same file is preferred; otherwise it must be the only
     /// one in files with the same base name.
-    fn find_counterpart(&self, of: Declaration<'a>, other: &SourceFunctions<'a>) -> Option<Declaration<'a>> {
+    fn find_counterpart(&self, of: DeclarationFileAndLine<'a>, other: &SourceFunctions<'a>) -> Option<DeclarationFileAndLine<'a>> {
         let names = &self.functions.get(&of)?.names;
-        let found: BTreeSet<Declaration> =
+        let found: BTreeSet<DeclarationFileAndLine> =
             names.iter().filter_map(|name| other.named.get(&(base_name(of.0), *name))).flatten().copied().collect();
         let only = || found.first().copied().filter(|_| found.len() == 1);
         found.iter().copied().find(|(file, _)| *file == of.0).or_else(only)
@@ -144,7 +144,7 @@ fn collect_code_positions(function: &Function) -> BTreeSet<SourcePosition> {
     let mut found = BTreeSet::new();
     while let Some(position) = left.pop() {
         if found.insert(position) {
-            left.extend(function.units_map().scopes.get(position.scope as usize).and_then(|scope| scope.inlined_at));
+            left.extend(function.unit_map().scopes.get(position.scope as usize).and_then(|scope| scope.inlined_at));
         }
     }
     found
@@ -152,21 +152,21 @@ fn collect_code_positions(function: &Function) -> BTreeSet<SourcePosition> {
 
 /// Returns the declaration and linkage name of the function that a scope belongs to; `None` if the debug information lacks the
 /// declaration's line.
-fn find_declaration(map: &UnitMap, scope: u32) -> Option<(Declaration<'_>, &str)> {
+fn find_declaration(map: &UnitMap, scope: u32) -> Option<(DeclarationFileAndLine<'_>, &str)> {
     let scope = map.scopes.get(scope as usize).filter(|scope| scope.line > 0)?;
     let name = if scope.linkage_name.is_empty() { &scope.name } else { &scope.linkage_name };
     Some(((map.files.get(scope.file as usize)?, scope.line), name))
 }
 
-fn find_functions<'v, 'a>(view: &'v View<'a>, places: &[FunctionPlace]) -> Vec<&'v Function<'a>> {
-    let by_place: HashMap<(Identity, usize), &Function> = view.by_map_index();
+fn find_functions<'v, 'a>(view: &'v ProfileView<'a>, places: &[UnitAndFunctionIndex]) -> Vec<&'v Function<'a>> {
+    let by_place: HashMap<(Identity, usize), &Function> = view.functions_by_map_index();
     places.iter().filter_map(|place| by_place.get(place).copied()).collect()
 }
 
 /// Returns the declarations of all functions whose code is in `functions`, including inlined ones.
-fn find_declarations<'a>(functions: &[&Function<'a>]) -> BTreeSet<Declaration<'a>> {
+fn find_declarations<'a>(functions: &[&Function<'a>]) -> BTreeSet<DeclarationFileAndLine<'a>> {
     let of = |function: &&Function<'a>| {
-        let map = function.units_map();
+        let map = function.unit_map();
         let scopes: BTreeSet<u32> = collect_code_positions(function).into_iter().map(|position| position.scope).collect();
         scopes.into_iter().filter_map(|scope| Some(find_declaration(map, scope)?.0)).collect::<Vec<_>>()
     };
@@ -174,9 +174,9 @@ fn find_declarations<'a>(functions: &[&Function<'a>]) -> BTreeSet<Declaration<'a
 }
 
 /// Removes the names of functions that were compared by lines.
-fn retain_uncompared(names: &mut Vec<String>, unmatched: &[&Function], compared: &BTreeSet<Declaration>) {
+fn retain_names_not_compared(names: &mut Vec<String>, unmatched: &[&Function], compared: &BTreeSet<DeclarationFileAndLine>) {
     let is_compared = |function: &Function| {
-        let own = function.map.position.and_then(|position| find_declaration(function.units_map(), position.scope));
+        let own = function.map.position.and_then(|position| find_declaration(function.unit_map(), position.scope));
         own.is_some_and(|(own, _)| compared.contains(&own))
     };
     let left: BTreeSet<&str> = unmatched.iter().filter(|f| !is_compared(f)).map(|f| f.map.plain_name()).collect();
@@ -187,13 +187,14 @@ fn retain_uncompared(names: &mut Vec<String>, unmatched: &[&Function], compared:
 /// in common.
 fn compare_function(
     old: &SourceFunctions,
-    one: Declaration,
+    one: DeclarationFileAndLine,
     new: &SourceFunctions,
-    other: Declaration,
+    other: DeclarationFileAndLine,
     options: &DiffOptions,
 ) -> Option<(usize, Option<FunctionLines>)> {
     let (before, after) = (old.functions.get(&one)?, new.functions.get(&other)?);
-    let calls = (old.counts.calls_at(one).unwrap_or(0), new.counts.calls_at(other).unwrap_or(0));
+    let calls =
+        (old.counts.calls_of_functions_declared_at(one).unwrap_or(0), new.counts.calls_of_functions_declared_at(other).unwrap_or(0));
     let (mut compared, mut lines) = (0, Vec::new());
     for &line in &before.lines {
         let moved = i64::from(line) - i64::from(one.1) + i64::from(other.1);
@@ -231,6 +232,6 @@ fn is_reported(line: &LineChange, options: &DiffOptions) -> bool {
     let enough = line.counts.0.max(line.counts.1) >= options.min_count;
     match line.change {
         PathChange::Count => enough && options.report_counts,
-        _ => enough && line.per_call_change() >= options.min_function_share,
+        _ => enough && line.change_per_call() >= options.min_function_share,
     }
 }

@@ -1,7 +1,7 @@
 //! Writes rows as uncompressed Parquet. The file states the sort order of its rows. With a known order, query engines can aggregate by path
 //! without keeping all paths in memory.
 
-use super::FieldRow;
+use super::FieldTableRow;
 use parquet::basic::Compression;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int64Type};
 use parquet::errors::ParquetError;
@@ -13,8 +13,8 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-const ROWS_PER_GROUP: usize = 1 << 16;
-const SCHEMA: &str = "message untested_paths {
+const PARQUET_ROWS_PER_GROUP: usize = 1 << 16;
+const PARQUET_SCHEMA: &str = "message untested_paths {
     REQUIRED BYTE_ARRAY build (UTF8);
     REQUIRED BYTE_ARRAY unit (UTF8);
     OPTIONAL BYTE_ARRAY function (UTF8);
@@ -25,29 +25,29 @@ const SCHEMA: &str = "message untested_paths {
     REQUIRED INT64 executions;
 }";
 /// Column indices of the sort order: build, unit, counter, user.
-const SORT_COLUMNS: [i32; 4] = [0, 1, 4, 5];
+const SORT_COLUMN_INDICES: [i32; 4] = [0, 1, 4, 5];
 
 pub struct ParquetTable {
     writer: SerializedFileWriter<File>,
-    rows: Vec<FieldRow>,
+    rows: Vec<FieldTableRow>,
 }
 
 impl ParquetTable {
     pub fn new(file: File) -> io::Result<ParquetTable> {
-        let schema = Arc::new(parse_message_type(SCHEMA).map_err(io::Error::other)?);
-        let order = SORT_COLUMNS.map(|column_idx| SortingColumn { column_idx, descending: false, nulls_first: true });
+        let schema = Arc::new(parse_message_type(PARQUET_SCHEMA).map_err(io::Error::other)?);
+        let order = SORT_COLUMN_INDICES.map(|column_idx| SortingColumn { column_idx, descending: false, nulls_first: true });
         let properties =
             WriterProperties::builder().set_compression(Compression::UNCOMPRESSED).set_sorting_columns(Some(order.into())).build();
         let writer = SerializedFileWriter::new(file, schema, Arc::new(properties)).map_err(io::Error::other)?;
-        Ok(ParquetTable { writer, rows: Vec::with_capacity(ROWS_PER_GROUP) })
+        Ok(ParquetTable { writer, rows: Vec::with_capacity(PARQUET_ROWS_PER_GROUP) })
     }
 
-    pub fn add(&mut self, row: FieldRow) -> io::Result<()> {
+    pub fn add(&mut self, row: FieldTableRow) -> io::Result<()> {
         self.rows.push(row);
-        if self.rows.len() < ROWS_PER_GROUP { Ok(()) } else { self.flush().map_err(io::Error::other) }
+        if self.rows.len() < PARQUET_ROWS_PER_GROUP { Ok(()) } else { self.flush().map_err(io::Error::other) }
     }
 
-    pub fn finish(mut self) -> io::Result<()> {
+    pub fn finish_parquet_file(mut self) -> io::Result<()> {
         self.flush().map_err(io::Error::other)?;
         self.writer.close().map(drop).map_err(io::Error::other)
     }
@@ -94,13 +94,13 @@ mod tests {
     #[test]
     fn sort_columns_have_the_expected_names() {
         let names: Vec<&str> =
-            SCHEMA.lines().skip(1).filter_map(|line| line.trim_end_matches([';', '}']).split_whitespace().nth(2)).collect();
-        assert_eq!(SORT_COLUMNS.map(|column| names[column as usize]), ["build", "unit", "counter", "user"]);
+            PARQUET_SCHEMA.lines().skip(1).filter_map(|line| line.trim_end_matches([';', '}']).split_whitespace().nth(2)).collect();
+        assert_eq!(SORT_COLUMN_INDICES.map(|column| names[column as usize]), ["build", "unit", "counter", "user"]);
     }
 
     #[test]
     fn written_rows_can_be_read_back() {
-        let row = |at: u64| FieldRow {
+        let row = |at: u64| FieldTableRow {
             build: format!("{at:032x}"),
             unit: "cd".repeat(16),
             function: (!at.is_multiple_of(3)).then(|| format!("operator<, \"ä\" {at}")),
@@ -112,10 +112,10 @@ mod tests {
         };
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("rows.parquet");
-        let count = ROWS_PER_GROUP as u64 + 10;
+        let count = PARQUET_ROWS_PER_GROUP as u64 + 10;
         let mut table = ParquetTable::new(File::create(&file).unwrap()).unwrap();
         (0..count).for_each(|at| table.add(row(at)).unwrap());
-        table.finish().unwrap();
+        table.finish_parquet_file().unwrap();
         let reader = SerializedFileReader::new(File::open(&file).unwrap()).unwrap();
         assert_eq!((reader.num_row_groups(), reader.metadata().file_metadata().num_rows()), (2, count as i64));
         let text = |t: Option<String>| t.map_or(Field::Null, Field::Str);

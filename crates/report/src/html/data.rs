@@ -10,7 +10,7 @@ use crate::path_listing::{PathListing, first_line};
 use crate::select;
 use crate::source::SourceCache;
 use crate::text::scope_label;
-use crate::view::{Function, View, file_of};
+use crate::view::{Function, ProfileView, file_of};
 use crate::words;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -19,10 +19,10 @@ use trodden_profile::CountedPath;
 use trodden_unit::experiment::Spelling;
 use trodden_unit::{EdgeKind, SourcePosition};
 
-const MAX_LINES: u32 = 4000;
+const MAX_LINES_PER_FUNCTION: u32 = 4000;
 
 /// Returns each function's details as escaped JSON; `None` if the function was not executed or the page's size budget is spent.
-pub fn details(view: &View, sources: &SourceCache, options: &HtmlOptions) -> Vec<Option<String>> {
+pub fn render_function_details(view: &ProfileView, sources: &SourceCache, options: &HtmlOptions) -> Vec<Option<String>> {
     let mut remaining = options.budget;
     let detail = |function: &Function| {
         if !function.is_executed() {
@@ -30,7 +30,7 @@ pub fn details(view: &View, sources: &SourceCache, options: &HtmlOptions) -> Vec
         }
         // Details that exceed the rest of the budget may fit with fewer paths.
         for paths in [options.paths, options.paths / 10, 1] {
-            let text = escape_json(&Details::collect(view, function, sources, options, paths));
+            let text = escape_json(&FunctionDetailsWriter::collect_function_details(view, function, sources, options, paths));
             if text.len() <= remaining {
                 remaining -= text.len();
                 return Some(text);
@@ -41,12 +41,13 @@ pub fn details(view: &View, sources: &SourceCache, options: &HtmlOptions) -> Vec
     view.functions.iter().map(detail).collect()
 }
 
-pub fn summary(view: &View, details: &[Option<String>], options: &HtmlOptions) -> Value {
+pub fn report_summary_json(view: &ProfileView, details: &[Option<String>], options: &HtmlOptions) -> Value {
     let function = |(at, f): (usize, &Function)| {
         json!({
             "n": f.name.short, "f": f.name.full, "s": f.file(), "l": f.line(), "i": words::base_name(&f.image.path),
-            "c": number(f.paths.entries()), "w": select::share(f.total(options.measure), view.total(options.measure)),
-            "p": f.paths.complete.len(), "u": !f.paths.all_finished(), "x": f.is_executed(), "k": f.is_cut(), "d": details[at].is_some(),
+            "c": number(f.paths.call_count()), "w": select::share(f.total(options.measure), view.total(options.measure)),
+            "p": f.paths.complete.len(), "u": !f.paths.are_all_paths_finished(), "x": f.is_executed(), "k": f.is_cut(),
+            "d": details[at].is_some(),
         })
     };
     let executed = view.functions.iter().filter(|f| f.is_executed()).count();
@@ -76,7 +77,7 @@ pub fn summary(view: &View, details: &[Option<String>], options: &HtmlOptions) -
     })
 }
 
-fn describe_run(view: &View) -> Vec<String> {
+fn describe_run(view: &ProfileView) -> Vec<String> {
     let run = &view.profile.run;
     let mut about = Vec::new();
     if run.runs > 1 {
@@ -96,7 +97,7 @@ fn describe_run(view: &View) -> Vec<String> {
 }
 
 /// Collects one function's details. A source line that several paths contain is written only once, to `places`.
-struct Details<'v, 'a> {
+struct FunctionDetailsWriter<'v, 'a> {
     function: &'v Function<'a>,
     sources: &'v SourceCache<'v>,
     range: Option<LineRange>,
@@ -106,11 +107,17 @@ struct Details<'v, 'a> {
     known: HashMap<Vec<(u32, u32, u32)>, usize>,
 }
 
-impl<'v, 'a> Details<'v, 'a> {
-    fn collect(view: &View, function: &'v Function<'a>, sources: &'v SourceCache<'v>, options: &HtmlOptions, max_paths: usize) -> Value {
+impl<'v, 'a> FunctionDetailsWriter<'v, 'a> {
+    fn collect_function_details(
+        view: &ProfileView,
+        function: &'v Function<'a>,
+        sources: &'v SourceCache<'v>,
+        options: &HtmlOptions,
+        max_paths: usize,
+    ) -> Value {
         let range = LineRange::from_function(function, sources);
-        let inlined = InlinedIndent::measure_all(function, sources);
-        let mut details = Details { function, sources, range, inlined, places: Vec::new(), known: HashMap::new() };
+        let inlined = InlinedIndent::measure_all_inlined_bodies(function, sources);
+        let mut details = FunctionDetailsWriter { function, sources, range, inlined, places: Vec::new(), known: HashMap::new() };
         let mut ranked: Vec<_> = function.paths.complete.iter().map(|p| (function.weight(p, options.measure), p)).collect();
         ranked.sort_by_key(|(weight, p)| (std::cmp::Reverse(*weight), std::cmp::Reverse(p.count), p.id));
         let total = view.total(options.measure);
@@ -121,7 +128,7 @@ impl<'v, 'a> Details<'v, 'a> {
             paths.push(path_json);
         }
         let unfinished: Vec<Value> = function.paths.unfinished.iter().take(max_paths).map(|path| details.path_json(path.into())).collect();
-        let lost = |l: &trodden_profile::LostPath| json!([l.count, first_line(function, l.head), l.head.0]);
+        let lost = |l: &trodden_profile::LostPathFragment| json!([l.count, first_line(function, l.head), l.head.0]);
         json!({
             "paths": paths, "more": ranked.len().saturating_sub(max_paths),
             "unfinished": unfinished, "more_unfinished": function.paths.unfinished.len().saturating_sub(max_paths),
@@ -138,8 +145,8 @@ impl<'v, 'a> Details<'v, 'a> {
             .iter()
             .map(|step| {
                 let blocks: Vec<u32> = step.blocks.iter().map(|b| b.0).collect();
-                let class = step.turns.last().map_or("", |t| turn_css_class(t.kind));
-                json!([self.place_index(&step.chain), blocks, words::format_turns(&step.turns), class])
+                let class = step.turns.last().map_or("", |t| branch_css_class(t.kind));
+                json!([self.index_of_place(&step.chain), blocks, words::format_taken_branches(&step.turns), class])
             })
             .collect();
         let edges = path.path.iter().filter_map(|e| match self.function.dag.edge(*e).origin {
@@ -155,13 +162,13 @@ impl<'v, 'a> Details<'v, 'a> {
     }
 
     /// Returns the index of a line in `places`, and adds the line if necessary; -1 if the line is unknown.
-    fn place_index(&mut self, chain: &[SourcePosition]) -> i64 {
+    fn index_of_place(&mut self, chain: &[SourcePosition]) -> i64 {
         let Some(at) = chain.last() else { return -1 };
         let key = chain.iter().map(|p| (p.scope, p.file, p.line)).collect();
         if let Some(&known) = self.known.get(&key) {
             return known as i64;
         }
-        let map = self.function.units_map();
+        let map = self.function.unit_map();
         let calls: Vec<Value> = chain[1..]
             .iter()
             .zip(chain)
@@ -178,17 +185,17 @@ impl<'v, 'a> Details<'v, 'a> {
         self.places.len() as i64 - 1
     }
 
-    fn source(&self, view: &View) -> Value {
+    fn source(&self, view: &ProfileView) -> Value {
         let Some(range) = &self.range else { return Value::Null };
         let Some(text) = self.sources.file(&range.file) else { return json!({ "file": range.file, "missing": true }) };
-        let last = range.last.min(range.first.saturating_add(MAX_LINES));
+        let last = range.last.min(range.first.saturating_add(MAX_LINES_PER_FUNCTION));
         let counts = LineCounts::from_functions([self.function]);
         let lines = (range.first..=last).map(|l| json!([text.line(l).unwrap_or(""), view.line(&counts, &range.file, l).map(number)]));
         json!({ "file": range.file, "first": range.first, "lines": lines.collect::<Vec<_>>(), "cut": last < range.last })
     }
 }
 
-fn turn_css_class(kind: EdgeKind) -> &'static str {
+fn branch_css_class(kind: EdgeKind) -> &'static str {
     match kind {
         EdgeKind::True | EdgeKind::False => "direction",
         EdgeKind::Unwind => "throws",
@@ -197,7 +204,7 @@ fn turn_css_class(kind: EdgeKind) -> &'static str {
 }
 
 fn blocks_json(function: &Function) -> Vec<Value> {
-    let map = function.units_map();
+    let map = function.unit_map();
     let describe = |(at, block): (usize, &trodden_unit::UnitBlock)| {
         let lines = dot::block_lines(map, block);
         json!([number(function.paths.blocks[at]), block.instructions, lines, first_line(function, Node(at as u32))])

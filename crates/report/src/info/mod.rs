@@ -5,7 +5,7 @@ mod profile;
 pub use profile::ProfileSummary;
 
 use crate::words::{list_names, plural};
-use crate::{Name, escape};
+use crate::{DemangledName, escape};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
@@ -18,7 +18,7 @@ use trodden_unit::{FunctionMap, InstrumentedImage, Skipped, UnitCache, UnitMap, 
 
 const SCHEMA_VERSION: u32 = 3;
 /// Maximum number of list entries shown as text. JSON has all entries.
-const MAX_SHOWN: usize = 12;
+const MAX_SHOWN_LIST_ENTRIES: usize = 12;
 
 /// Summary of an instrumented image.
 #[derive(Debug, Default, Serialize)]
@@ -139,14 +139,14 @@ impl ImageSummary {
     }
 
     fn add_unit(&mut self, unit: &str, map: &UnitMap, bitcode: bool, known: &mut HashSet<String>) {
-        self.not_exact.extend(exactness::reasons_of_units(std::iter::once(map)).iter().map(|i| format!("{}: {i}", map.source)));
+        self.not_exact.extend(exactness::inexactness_of_units(std::iter::once(map)).iter().map(|i| format!("{}: {i}", map.source)));
         self.bodies += map.functions.len();
         for function in &map.functions {
             known.insert(function.plain_name().to_owned());
             self.cut.extend(find_cuts(map, function));
         }
         let named = |function: &Skipped| SkippedFunction {
-            function: Name::from_linkage(&function.name).full,
+            function: DemangledName::from_linkage(&function.name).full,
             source: map.source.clone(),
             reason: function.reason.clone(),
         };
@@ -176,7 +176,7 @@ impl ImageSummary {
     }
 
     fn write(&self, out: &mut String) -> fmt::Result {
-        let shown = MAX_SHOWN;
+        let shown = MAX_SHOWN_LIST_ENTRIES;
         writeln!(out, "{}", escape::escape_line(&self.path))?;
         writeln!(out, "  image      {}", self.image)?;
         writeln!(out, "  build id   {}", self.build_id.as_deref().unwrap_or("none"))?;
@@ -212,7 +212,7 @@ impl ImageSummary {
             format!("{}  {}, cut at {}  ({})", c.function, plural(c.paths.into(), "path", "paths"), describe_cuts(&c.cuts), c.source)
         });
         write_list(out, "Paths cut at edges other than back edges", lines.collect(), shown)?;
-        let lines = self.uninstrumented.iter().map(|f| Name::from_linkage(f).full);
+        let lines = self.uninstrumented.iter().map(|f| DemangledName::from_linkage(f).full);
         write_list(out, "Not counted: compiled without trodden", lines.collect(), shown)?;
         self.write_libraries(out)
     }
@@ -255,7 +255,7 @@ fn find_cuts(map: &UnitMap, function: &FunctionMap) -> Option<CutFunction> {
             Some(CutPlace { reason: cut_reason(*reason)?, from_line: line(edge.from, false), to_line: line(edge.to, true) })
         })
         .collect();
-    let name = Name::from_linkage(function.plain_name()).full;
+    let name = DemangledName::from_linkage(function.plain_name()).full;
     (!cuts.is_empty()).then(|| CutFunction { function: name, source: map.source.clone(), paths: function.counters, cuts })
 }
 

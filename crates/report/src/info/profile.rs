@@ -6,7 +6,7 @@ use crate::{escape, json};
 use serde::{Serialize, Serializer};
 use std::fmt::{self, Write};
 use std::path::Path;
-use trodden_profile::{ProcessEnding, Recovered, Run};
+use trodden_profile::{ProcessEnding, RecoveredProfile, Run};
 use trodden_unit::count_distinct_functions;
 
 /// Summary of those parts of a profile that could be read.
@@ -33,7 +33,7 @@ struct ProfiledImageSummary<'a> {
 
 impl<'a> ProfileSummary<'a> {
     /// Summarises a profile.
-    pub fn new(recovered: &'a Recovered) -> ProfileSummary<'a> {
+    pub fn new(recovered: &'a RecoveredProfile) -> ProfileSummary<'a> {
         ProfileSummary {
             schema_version: SCHEMA_VERSION,
             run: &recovered.profile.run,

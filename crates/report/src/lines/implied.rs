@@ -25,7 +25,7 @@ use trodden_unit::{LineBlock, LineGraph, UnitMap};
 type DeclarationLine<'a> = (&'a str, u32);
 
 /// Control-flow graphs before optimisation, for the functions in a report and the functions inlined into them.
-struct Graphs<'a> {
+struct UnoptimisedGraphs<'a> {
     /// The graph of each function, by its declaration; `None` if copies of the function differ or are not counted completely.
     by_place: BTreeMap<DeclarationLine<'a>, Option<&'a [LineBlock]>>,
     /// Functions in which an execution may have ended in a call.
@@ -38,7 +38,7 @@ struct Graphs<'a> {
 
 /// Replaces counts of 0 that are wrong, and removes those that are not proven.
 pub fn correct_zero_counts(counts: &mut LineCounts, functions: &[&Function]) {
-    let graphs = Graphs::from_functions(functions);
+    let graphs = UnoptimisedGraphs::from_functions(functions);
     let mut corrected: BTreeMap<(&str, u32), Option<u64>> = BTreeMap::new();
     for &(file, line) in &graphs.find_functions_called_without_code(counts) {
         let lines = graphs.by_place[&(file, line)].iter().flat_map(|blocks| blocks.iter()).flat_map(LineBlock::block_and_jump_lines);
@@ -105,7 +105,7 @@ impl BlockFlow<'_> {
     /// Returns the lines with count 0 that may have been executed according to the other lines' counts. Their remaining code may belong to
     /// a different part of the line, or to a path on which the optimiser did not know the condition.
     fn find_unproven_lines(&self) -> BTreeSet<u32> {
-        let copied = self.may_be_copied();
+        let copied = self.blocks_that_may_be_copied();
         let given = |(bounds, copied): (CountInterval, bool)| if copied { CountInterval::at_least(bounds.low) } else { bounds };
         let mut given: Vec<CountInterval> = self.given.iter().copied().zip(copied).map(given).collect();
         let (proofs, others): (Vec<_>, Vec<_>) = self.zero.iter().partition(|(line, blocks)| self.is_statement(**line, blocks));
@@ -145,7 +145,7 @@ impl BlockFlow<'_> {
 
     /// Determines for each block whether the optimiser may have duplicated it. It cannot have duplicated a block that is reached from the
     /// entry through blocks with a single incoming edge.
-    fn may_be_copied(&self) -> Vec<bool> {
+    fn blocks_that_may_be_copied(&self) -> Vec<bool> {
         let mut copied = vec![true; self.graph.node_count()];
         let mut worklist = vec![self.graph.entry()];
         while let Some(node) = worklist.pop() {
@@ -160,7 +160,7 @@ impl BlockFlow<'_> {
 
 /// Returns bounds for a block's count. `stops` means that the block ends the program; it cannot have been executed if all executions left
 /// the function.
-fn bounds_from_count(graph: &Graph, block: usize, count: Option<u64>, stops: bool) -> CountInterval {
+fn block_count_bounds(graph: &Graph, block: usize, count: Option<u64>, stops: bool) -> CountInterval {
     // The optimiser may have duplicated a block with several predecessors for some of them. The block's lines then have the count of the
     // hottest copy.
     match count {
@@ -173,22 +173,23 @@ fn bounds_from_count(graph: &Graph, block: usize, count: Option<u64>, stops: boo
 
 /// Returns the declarations of a function and of all functions inlined into it.
 fn collect_declarations<'a>(function: &Function<'a>) -> BTreeSet<DeclarationLine<'a>> {
-    let map = function.units_map();
+    let map = function.unit_map();
     let positions = function.map.blocks.iter().flat_map(|b| b.positions.iter().copied().chain(b.branch));
     let scopes: BTreeSet<u32> = positions.chain(function.map.position).flat_map(|p| inline_chain(map, p)).map(|p| p.scope).collect();
     let scopes = scopes.into_iter().filter_map(|scope| map.scopes.get(scope as usize));
     scopes.filter_map(|scope| Some((map.files.get(scope.file as usize)?.as_str(), scope.line))).collect()
 }
 
-impl<'a> Graphs<'a> {
-    fn from_functions(functions: &[&Function<'a>]) -> Graphs<'a> {
-        let mut graphs = Graphs { by_place: BTreeMap::new(), unfinished: BTreeSet::new(), blocks_of: BTreeMap::new(), calls: Vec::new() };
+impl<'a> UnoptimisedGraphs<'a> {
+    fn from_functions(functions: &[&Function<'a>]) -> UnoptimisedGraphs<'a> {
+        let mut graphs =
+            UnoptimisedGraphs { by_place: BTreeMap::new(), unfinished: BTreeSet::new(), blocks_of: BTreeMap::new(), calls: Vec::new() };
         // Reports often show a single function, so only the graphs of these functions and of functions inlined into them are read.
         let places: Vec<(&Function<'a>, BTreeSet<DeclarationLine<'a>>)> = functions.iter().map(|f| (*f, collect_declarations(f))).collect();
         let wanted: BTreeSet<DeclarationLine> = places.iter().flat_map(|(_, places)| places).copied().collect();
         let lines: BTreeSet<u32> = wanted.iter().map(|(_, line)| *line).collect();
         let mut units: HashSet<*const UnitMap> = HashSet::new();
-        let maps = functions.iter().map(|f| f.units_map()).filter(|map| units.insert(std::ptr::from_ref(*map)));
+        let maps = functions.iter().map(|f| f.unit_map()).filter(|map| units.insert(std::ptr::from_ref(*map)));
         for map in maps.filter(|map| !map.experiment.is_sampled() && !map.has_times()) {
             let place = |graph: &LineGraph| Some((map.line_graphs.files.get(graph.file as usize)?.as_str(), graph.line));
             for graph in map.line_graphs.functions.iter().filter(|graph| lines.contains(&graph.line)) {
@@ -213,7 +214,7 @@ impl<'a> Graphs<'a> {
     /// If `function` is unfinished or incompletely counted, records that for all functions whose code it contains (`places`).
     fn mark_incomplete(&mut self, function: &Function, places: &BTreeSet<DeclarationLine<'a>>) {
         let is_whole = !function.map.is_partial() && (!function.is_executed() || function.paths.edges.iter().any(|n| *n > 0));
-        if is_whole && function.paths.all_finished() {
+        if is_whole && function.paths.are_all_paths_finished() {
             return;
         }
         self.unfinished.extend(places);
@@ -227,7 +228,8 @@ impl<'a> Graphs<'a> {
     /// Returns functions that must have been called although no entries were counted, because the optimiser left no code where it inlined
     /// them.
     fn find_functions_called_without_code(&self, counts: &LineCounts) -> BTreeSet<DeclarationLine<'a>> {
-        let has_none = |called: &DeclarationLine| self.by_place.contains_key(called) && counts.calls_at(*called) == Some(0);
+        let has_none =
+            |called: &DeclarationLine| self.by_place.contains_key(called) && counts.calls_of_functions_declared_at(*called) == Some(0);
         let mut callers: BTreeMap<DeclarationLine, Vec<(u32, DeclarationLine)>> = BTreeMap::new();
         for (caller, block, called) in self.calls.iter().filter(|(_, _, called)| has_none(called)) {
             callers.entry(*caller).or_default().push((*block, *called));
@@ -249,7 +251,7 @@ impl<'a> Graphs<'a> {
     /// Returns a function's graph with bounds; `None` if the function was not entered or its graph is invalid.
     fn build_block_flow(&self, counts: &LineCounts, (file, line): DeclarationLine<'a>, blocks: &'a [LineBlock]) -> Option<BlockFlow<'a>> {
         let of_file = counts.files.get(file)?;
-        let entries = counts.calls_at((file, line)).unwrap_or(0);
+        let entries = counts.calls_of_functions_declared_at((file, line)).unwrap_or(0);
         let has_zero = |line: &&u32| of_file.lines.get(line) == Some(&0);
         let mut zero: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for (number, block) in blocks.iter().enumerate() {
@@ -271,8 +273,9 @@ impl<'a> Graphs<'a> {
         let mut known: Vec<Option<u64>> = blocks.iter().map(count).collect();
         known[0] = Some(entries).filter(|_| graph.incoming(Node(0)).is_empty()).or(known[0]);
         let may_end: Vec<bool> = blocks.iter().map(|b| b.may_end && self.unfinished.contains(&(file, line))).collect();
-        let given =
-            (0..blocks.len()).map(|block| bounds_from_count(&graph, block, known[block], blocks[block].stops && !may_end[block])).collect();
+        let given = (0..blocks.len())
+            .map(|block| block_count_bounds(&graph, block, known[block], blocks[block].stops && !may_end[block]))
+            .collect();
         let mut flow = BlockFlow { graph, blocks, known, zero, jumps, may_end, given, bounds: Vec::new() };
         flow.bounds = compute_node_bounds(&flow.graph, flow.given.clone(), &flow.may_end);
         Some(flow)

@@ -14,7 +14,7 @@ use trodden_unit::{EdgeKind, SourcePosition, UnitMap};
 /// Returns true if a function is empty and was never entered. Inlining such a function leaves no code, so it is unknown whether it was
 /// called.
 pub fn is_empty_and_unentered(function: &Function) -> bool {
-    function.paths.entries() == 0 && matches!(&function.map.blocks[..], [block] if block.instructions <= 1)
+    function.paths.call_count() == 0 && matches!(&function.map.blocks[..], [block] if block.instructions <= 1)
 }
 
 /// Determines for each block whether it is executed only for cleanup, while an exception unwinds through the function.
@@ -39,7 +39,7 @@ pub fn find_cleanup_blocks(function: &Function) -> Vec<bool> {
 /// `untaken` has the blocks whose untaken branches lead to the block.
 pub fn is_code_moved(function: &Function, untaken: &BTreeSet<Node>, position: SourcePosition, entries: &BTreeMap<u32, u64>) -> bool {
     // If a body was never entered, none of its lines was executed, whether moved or not.
-    if entries.get(&position.scope) == Some(&0) || function.paths.entries() == 0 {
+    if entries.get(&position.scope) == Some(&0) || function.paths.call_count() == 0 {
         return false;
     }
     let lines: Vec<u32> = untaken.iter().filter_map(|from| branch_line(function, *from, position)).collect();
@@ -64,7 +64,7 @@ pub fn find_untaken_branches(function: &Function, block: Node) -> BTreeSet<Node>
 /// Returns the line of a block's branch in the scope and file of `position`.
 fn branch_line(function: &Function, block: Node, position: SourcePosition) -> Option<u32> {
     let known = function.map.blocks.get(block.index())?;
-    let map = function.units_map();
+    let map = function.unit_map();
     let line =
         |p: SourcePosition| inline_chain(map, p).into_iter().find(|p| (p.scope, p.file) == (position.scope, position.file)).map(|p| p.line);
     let branch = known.branch.filter(|b| b.line > 0).and_then(line);
@@ -80,7 +80,7 @@ pub fn find_functions_without_code<'p>(
     places: &BTreeSet<(&'p str, u32)>,
 ) -> BTreeSet<(&'p str, u32)> {
     let mut units: HashSet<*const UnitMap> = HashSet::new();
-    let maps = functions.iter().map(|f| f.units_map()).filter(|map| units.insert(std::ptr::from_ref(*map)));
+    let maps = functions.iter().map(|f| f.unit_map()).filter(|map| units.insert(std::ptr::from_ref(*map)));
     let wanted: BTreeMap<(&str, u32), (&'p str, u32)> = places.iter().map(|place| (*place, *place)).collect();
     let mut found = BTreeSet::new();
     for map in maps {
@@ -91,13 +91,13 @@ pub fn find_functions_without_code<'p>(
         if of_places.is_empty() {
             continue;
         }
-        let instances = UnitInstances::new(map, counts);
+        let instances = RemainingCallsOfUnit::new(map, counts);
         found.extend(of_places.into_iter().filter(|(_, number)| instances.may_have_run_without_code(*number)).map(|(place, _)| place));
     }
     found
 }
 
-struct UnitInstances<'a> {
+struct RemainingCallsOfUnit<'a> {
     map: &'a UnitMap,
     /// Number of calls to each function that still has code, inlined or not, by linkage name; `None` if the number is unknown.
     calls: HashMap<&'a str, Option<u64>>,
@@ -105,7 +105,7 @@ struct UnitInstances<'a> {
     callers: HashMap<u32, Vec<u32>>,
 }
 
-impl<'a> UnitInstances<'a> {
+impl<'a> RemainingCallsOfUnit<'a> {
     fn new(map: &'a UnitMap, counts: &LineCounts) -> Self {
         let mut counted: HashMap<&str, u64> = HashMap::new();
         for ((_, name), calls) in counts.files.values().flat_map(|file| &file.functions) {

@@ -3,7 +3,7 @@
 use super::source_lines::write_sources;
 use crate::words::plural;
 use std::io::{self, Write};
-use trodden_analysis::sequences::{FoundEvents, HotQuery, HotSubpaths, MAX_SHOWN, SequenceDifferences, SequenceSegments};
+use trodden_analysis::sequences::{FoundEvents, HotQuery, HotSubpaths, MAX_EVENTS_PER_DIFFERENCE, SequenceDifferences, SequenceSegments};
 
 /// Writes the positions of the found events, each with the calls that were active there.
 pub fn write_found(out: &mut dyn Write, document: &FoundEvents) -> io::Result<()> {
@@ -48,7 +48,7 @@ pub fn write_differences(out: &mut dyn Write, document: &SequenceDifferences) ->
         let aligned = if row.aligned { "" } else { " (too many units to align)" };
         writeln!(out, "{number}. in {}{aligned}", format_calls(&row.open_calls))?;
         for (name, side) in [("left ", &row.left), ("right", &row.right)] {
-            let more = if side.end - side.start > MAX_SHOWN { " ..." } else { "" };
+            let more = if side.end - side.start > MAX_EVENTS_PER_DIFFERENCE { " ..." } else { "" };
             writeln!(out, "   {name} {}..{}  {}{more}", side.start, side.end, side.events.join("  "))?;
         }
     }

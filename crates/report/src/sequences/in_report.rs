@@ -1,7 +1,7 @@
 //! Sections for reports and advice that summarise a recorded stream: paths across loop iterations, paths of the last branches, and phases.
 //!
 //! Only the thread with the most events is analysed. To count iterations, the compressed sequence is expanded, so only its first
-//! [`MAX_SYMBOLS`] symbols are used.
+//! [`MAX_ANALYSED_SYMBOLS`] symbols are used.
 
 use super::phases_page::{escape_html, render_strips};
 use super::source_lines::write_sources;
@@ -14,8 +14,8 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use trodden_analysis::sequences::{
-    BranchPathDocument, EventTable, IterationPattern, IterationQuery, OpenedSequence, PhaseDocument, iteration_document, last_branches,
-    phase_document,
+    BranchPathDocument, EventTable, IterationPattern, IterationQuery, OpenedSequence, PhaseDocument, document_iterations, document_phases,
+    last_branches,
 };
 use trodden_profile::stream::StreamLog;
 use trodden_stored::place::streams_folder_of;
@@ -26,11 +26,11 @@ use trodden_text::words::reasons;
 const ITERATIONS_PER_PATH: usize = 4;
 /// Number of branches in a path that consists of the last branches before some point.
 const BRANCHES_PER_PATH: usize = 4;
-const MAX_SHOWN: usize = 5;
+const MAX_SHOWN_PATTERNS: usize = 5;
 /// A pattern is reported only if at least this percentage of the paths across iterations that contain a part of the pattern repeat it.
-const MIN_PERCENT: f64 = 90.0;
+const MIN_REPETITION_PERCENT: f64 = 90.0;
 /// Maximum number of symbols of a sequence in which iterations are counted.
-const MAX_SYMBOLS: u64 = 20_000_000;
+const MAX_ANALYSED_SYMBOLS: u64 = 20_000_000;
 const MAX_PHASES: usize = 10;
 
 /// The compressed event sequence of the thread with the most events in a run.
@@ -43,7 +43,7 @@ pub struct BusiestThread {
 /// Loads the sequence of the thread with the most events. Returns `None` if the run has no streams, and also, with a warning, if they
 /// cannot be read.
 pub fn load_busiest_thread(wanted: &str, folders: &Folders) -> Option<BusiestThread> {
-    let logs = kept::logs_of_run(wanted)?;
+    let logs = kept::list_logs_of_run(wanted)?;
     let beside = streams_folder_of(Path::new(wanted)).to_string_lossy().into_owned();
     match open_busiest_thread(if Path::new(wanted).exists() { &beside } else { wanted }, &logs, folders) {
         Ok(sequence) => sequence,
@@ -72,29 +72,37 @@ fn open_busiest_thread(wanted: &str, logs: &[PathBuf], folders: &Folders) -> Res
 
 impl BusiestThread {
     fn iteration_query(&self) -> IterationQuery {
-        IterationQuery { iterations: ITERATIONS_PER_PATH, share: MIN_PERCENT, top: MAX_SHOWN, max_symbols: MAX_SYMBOLS }
+        IterationQuery {
+            iterations: ITERATIONS_PER_PATH,
+            share: MIN_REPETITION_PERCENT,
+            top: MAX_SHOWN_PATTERNS,
+            max_symbols: MAX_ANALYSED_SYMBOLS,
+        }
     }
 
     /// Returns all patterns of repeated loop iterations.
     pub fn patterns(&self) -> Result<Vec<IterationPattern>> {
-        Ok(iteration_document(&self.opened, IterationQuery { top: 0, ..self.iteration_query() })?.patterns)
+        Ok(document_iterations(&self.opened, IterationQuery { top: 0, ..self.iteration_query() })?.patterns)
     }
 
     fn heading(&self) -> String {
         let length = self.opened.grammar.len();
         let of = if self.threads > 1 { format!(" of thread {} of {}", self.number, self.threads) } else { String::new() };
-        let part =
-            if length > MAX_SYMBOLS { format!("; iterations of the first {} only", count(MAX_SYMBOLS.into())) } else { String::new() };
+        let part = if length > MAX_ANALYSED_SYMBOLS {
+            format!("; iterations of the first {} only", count(MAX_ANALYSED_SYMBOLS.into()))
+        } else {
+            String::new()
+        };
         format!("sequence{of}: {}{part}", plural(length.into(), "event", "events"))
     }
 
     fn find_branch_paths(&self) -> Option<BranchPathDocument> {
-        last_branches(&self.opened, BRANCHES_PER_PATH, MAX_SHOWN, MAX_SYMBOLS).ok()
+        last_branches(&self.opened, BRANCHES_PER_PATH, MAX_SHOWN_PATTERNS, MAX_ANALYSED_SYMBOLS).ok()
     }
 
     /// Writes paths across iterations, and paths of the last branches, as text.
     pub fn write(&self, out: &mut dyn Write) -> Result<()> {
-        let found = iteration_document(&self.opened, self.iteration_query())?;
+        let found = document_iterations(&self.opened, self.iteration_query())?;
         writeln!(out, "\n{}; `trodden-lab patterns` shows more", self.heading())?;
         iterations::write(out, &found)?;
         if let Some(branches) = self.find_branch_paths() {
@@ -111,17 +119,17 @@ impl BusiestThread {
             "thread": self.number,
             "threads": self.threads,
             "events": self.opened.grammar.len(),
-            "events_examined": self.opened.grammar.len().min(MAX_SYMBOLS),
-            "iterations": iteration_document(&self.opened, whole)?,
-            "last_branches": last_branches(&self.opened, BRANCHES_PER_PATH, 0, MAX_SYMBOLS).ok(),
-            "phases": phase_document(&self.opened, MAX_PHASES)?,
+            "events_examined": self.opened.grammar.len().min(MAX_ANALYSED_SYMBOLS),
+            "iterations": document_iterations(&self.opened, whole)?,
+            "last_branches": last_branches(&self.opened, BRANCHES_PER_PATH, 0, MAX_ANALYSED_SYMBOLS).ok(),
+            "phases": document_phases(&self.opened, MAX_PHASES)?,
         }))
     }
 
     /// Renders phases and patterns as a section of an HTML page.
     pub fn page(&self) -> Result<String> {
-        let phases: PhaseDocument = phase_document(&self.opened, MAX_PHASES)?;
-        let found = iteration_document(&self.opened, self.iteration_query())?;
+        let phases: PhaseDocument = document_phases(&self.opened, MAX_PHASES)?;
+        let found = document_iterations(&self.opened, self.iteration_query())?;
         let mut page = format!(
             "<details class=\"sequence\" open><summary>Phases: {} by paths, {} by basic blocks <span class=\"faint\">{}, \
              intervals of {} paths</span></summary><div class=\"sequence-body\">{}",

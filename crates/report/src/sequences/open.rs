@@ -43,7 +43,7 @@ pub fn open_into(
         let mut writer = RecordingWriter::new(method, limits);
         let thread = writer.thread("main")?;
         grammar.symbols().try_for_each(|symbol| writer.push(thread, symbol))?;
-        return Ok((convention, writer.finish(convention)?.grammar(0)?));
+        return Ok((convention, writer.into_recording(convention)?.grammar(0)?));
     }
     let recording = text::read(file, method, limits, table).with_context(|| format!("cannot read {wanted}"))?;
     let count = recording.threads.len();

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use trodden_analysis::sequences::{FoundPhases, PhaseDocument};
 
-const STYLE: &str = "\
+const STYLE_SHEET: &str = "\
 :root{color-scheme:light dark;--ink:#1b1f24;--faint:#667;--line:#d5d9de;--ground:#fff}\
 @media(prefers-color-scheme:dark){:root{--ink:#e6e8eb;--faint:#9aa3ad;--line:#3a4048;--ground:#16191d}}\
 body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem;color:var(--ink);background:var(--ground)}\
@@ -16,13 +16,14 @@ th,td{padding:.2rem .6rem;border-bottom:1px solid var(--line);text-align:left;ve
 svg{width:100%;height:3.2rem;display:block}.key{display:inline-block;width:.9rem;height:.9rem;margin-right:.4rem;vertical-align:-.1rem}\
 code{font-size:.9em;overflow-wrap:anywhere}.faint{color:var(--faint)}@media(max-width:600px){th,td{padding:.2rem .25rem}}";
 /// Colours that people with colour vision deficiencies can distinguish (Okabe and Ito).
-const COLOURS: [&str; 10] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#8a8f98", "#6a3d9a", "#b15928"];
+const SERIES_COLOURS: [&str; 10] =
+    ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#8a8f98", "#6a3d9a", "#b15928"];
 
 /// Renders the chart as a page.
 pub fn page(title: &str, document: &PhaseDocument) -> String {
     let mut page = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
-<title>Phases of {0}</title><style>{STYLE}</style><h1>Phases of {0}</h1><p>Intervals of {1} paths, from left to right.</p>",
+<title>Phases of {0}</title><style>{STYLE_SHEET}</style><h1>Phases of {0}</h1><p>Intervals of {1} paths, from left to right.</p>",
         escape_html(title),
         document.interval
     );
@@ -58,7 +59,7 @@ fn render_strip(title: &str, found: &FoundPhases, sources: &BTreeMap<String, Str
             page,
             "<rect x=\"{start}\" width=\"{}\" height=\"1\" fill=\"{}\"><title>phase {}: intervals {start} to {}</title></rect>",
             run.len(),
-            COLOURS[phase % COLOURS.len()],
+            SERIES_COLOURS[phase % SERIES_COLOURS.len()],
             phase_letter(phase),
             end - 1
         );
@@ -66,7 +67,7 @@ fn render_strip(title: &str, found: &FoundPhases, sources: &BTreeMap<String, Str
     }
     page.push_str("</svg><table><tr><th>phase<th>intervals<th>representative<th>hottest");
     for (number, phase) in found.phases.iter().enumerate() {
-        let colour = COLOURS[number % COLOURS.len()];
+        let colour = SERIES_COLOURS[number % SERIES_COLOURS.len()];
         let _ = write!(
             page,
             "<tr><td><span class=\"key\" style=\"background:{colour}\"></span>{}<td class=\"n\">{}<td class=\"n\">{}<td>",

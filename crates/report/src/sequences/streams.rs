@@ -7,12 +7,12 @@
 
 use crate::streams::EventNames;
 use crate::words::plural;
-use crate::{SourceCache, View, source_files};
+use crate::{ProfileView, SourceCache, source_files};
 use anyhow::{Result, ensure};
 use std::collections::HashMap;
 use std::path::Path;
 use trodden_analysis::sequences::{EventTable, PathEvent};
-use trodden_profile::stream::{FunctionIndex, PathRole, StreamLog, Symbol, ThreadLog};
+use trodden_profile::stream::{FunctionIndex, PathRole, StreamLog, StreamSymbol, ThreadLog};
 use trodden_sequence::Grammar;
 use trodden_sequence::events::{CallRecordingConvention, SubpathEnd};
 use trodden_stored::maps::load_maps;
@@ -44,14 +44,14 @@ pub fn read_all(file: &Path, table: &mut EventTable, folders: &Folders) -> Resul
 
 fn read_thread(log: &StreamLog, thread: &ThreadLog, table: &mut EventTable, folders: &Folders) -> Result<Grammar> {
     let maps = load_maps(log, folders)?;
-    let view = View::from_profile(&maps.events);
+    let view = ProfileView::from_profile(&maps.events);
     let provider = source_files::sources(&[], &folders.current_text());
     let sources = SourceCache::new(&provider);
     let event_names = EventNames::new(log.header(), &maps, &view, &sources);
     let mut reader = SequenceReader { event_names: &event_names, table, functions: HashMap::new(), unknown: 0 };
     let stored = log.grammar(thread)?;
     let grammar =
-        stored.with_symbols_replaced(|number| Symbol::from_number(number).map_or_else(Vec::new, |symbol| reader.replace_symbol(symbol)))?;
+        stored.with_symbols_replaced(|number| StreamSymbol::from_number(number).map_or_else(Vec::new, |symbol| reader.replace_symbol(symbol)))?;
     if thread.lost > 0 {
         let lost = plural(thread.lost.into(), "event of the thread was", "events of the thread were");
         log::warn!("{lost} lost; the events before and after each gap are treated as consecutive");
@@ -72,20 +72,21 @@ struct SequenceReader<'r, 'a> {
 }
 
 impl SequenceReader<'_, '_> {
-    fn replace_symbol(&mut self, symbol: Symbol) -> Vec<u64> {
+    fn replace_symbol(&mut self, symbol: StreamSymbol) -> Vec<u64> {
         match symbol {
-            Symbol::Unwound(frames) => vec![self.table.leave_symbol(); frames as usize],
-            Symbol::Path(counter) | Symbol::Exit(counter) => {
-                let (Some((place, _)), Some(role)) = (self.event_names.places.path(counter), self.event_names.places.role(counter)) else {
+            StreamSymbol::Unwound(frames) => vec![self.table.leave_symbol(); frames as usize],
+            StreamSymbol::Path(counter) | StreamSymbol::Exit(counter) => {
+                let (Some((place, _)), Some(role)) = (self.event_names.places.path(counter), self.event_names.places.path_role(counter))
+                else {
                     self.unknown += 1;
                     return Vec::new();
                 };
                 let function = self.function_number(place);
                 let path = self.path_symbol(counter, role, function);
-                let leave = matches!(symbol, Symbol::Exit(_)).then(|| self.table.leave_symbol());
+                let leave = matches!(symbol, StreamSymbol::Exit(_)).then(|| self.table.leave_symbol());
                 std::iter::once(path).chain(leave).collect()
             }
-            Symbol::Enter(counter) | Symbol::Inherited(counter) => {
+            StreamSymbol::Enter(counter) | StreamSymbol::Inherited(counter) => {
                 let Some((place, _)) = self.event_names.places.path(counter) else {
                     self.unknown += 1;
                     return Vec::new();

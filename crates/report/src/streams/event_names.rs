@@ -1,13 +1,13 @@
 //! Describes a recorded stream's events: functions by name, paths by their lines, and calls by their position.
 
-use crate::path_listing::{EndOfPath, PathListing};
+use crate::path_listing::{PathListing, ShownPathEnd};
 use crate::view::{Function, file_of, inline_chain};
-use crate::{Name, SourceCache, View, words};
+use crate::{DemangledName, ProfileView, SourceCache, words};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use trodden_profile::stream::{CounterLookup, FunctionIndex, PathRole, StreamHeader};
-use trodden_profile::{EventPaths, FunctionPaths, ImageProfile};
+use trodden_profile::{EventToPathTranslator, FunctionPaths, ImageProfile};
 use trodden_stored::maps::StreamMaps;
 
 const MAX_OUTLINE_LINES: usize = 12;
@@ -18,7 +18,7 @@ pub struct EventNames<'a> {
     pub places: CounterLookup<'a>,
     counted: &'a ImageProfile,
     /// Converts events to paths, for functions that have more events than paths; `None` if a function's map is corrupt.
-    paths: RefCell<HashMap<FunctionIndex, Option<EventPaths>>>,
+    paths: RefCell<HashMap<FunctionIndex, Option<EventToPathTranslator>>>,
     functions: HashMap<FunctionIndex, &'a Function<'a>>,
     /// Two sets of names that several functions have in common, such as template instances and overloads: short names, and qualified names.
     shared: [HashSet<String>; 2],
@@ -38,7 +38,7 @@ pub struct SourceLine {
 
 impl<'a> EventNames<'a> {
     /// Prepares names for the events of a stream. `view` must show the stream's [`StreamMaps::events`].
-    pub fn new(header: &StreamHeader, maps: &'a StreamMaps, view: &'a View<'a>, sources: &'a SourceCache<'a>) -> EventNames<'a> {
+    pub fn new(header: &StreamHeader, maps: &'a StreamMaps, view: &'a ProfileView<'a>, sources: &'a SourceCache<'a>) -> EventNames<'a> {
         let image = maps.image();
         let mut functions = HashMap::new();
         for (unit_place, unit) in image.units.iter().enumerate() {
@@ -60,7 +60,7 @@ impl<'a> EventNames<'a> {
 
     /// Returns the shortest unambiguous name of a function.
     pub fn function_name(&self, place: FunctionIndex) -> String {
-        let Name { short, qualified, full, .. } = Name::from_linkage(&self.places.function(place).name);
+        let DemangledName { short, qualified, full, .. } = DemangledName::from_linkage(&self.places.function(place).name);
         let own = [short, qualified].into_iter().zip(&self.shared).find(|(name, shared)| !shared.contains(name));
         own.map_or(full, |(name, _)| name)
     }
@@ -72,7 +72,7 @@ impl<'a> EventNames<'a> {
         let function = &self.counted.units[place.unit].map.functions[place.function];
         let Some(words) = function.event_words() else { return Some(event.to_string()) };
         let mut paths = self.paths.borrow_mut();
-        let paths = paths.entry(place).or_insert_with(|| EventPaths::new(function, words).ok());
+        let paths = paths.entry(place).or_insert_with(|| EventToPathTranslator::new(function, words).ok());
         Some(paths.as_ref()?.path(event).map_or_else(|| format!("c{event}"), |path| path.to_string()))
     }
 
@@ -89,9 +89,9 @@ impl<'a> EventNames<'a> {
     pub fn describe_path(&self, counter: u32) -> String {
         let Some(listing) = self.listing(counter) else { return format!("path of counter {counter}") };
         let ends = match listing.ends {
-            EndOfPath::Call { lines: Some((first, last)), .. } if first == last => format!("call in line {first}"),
-            EndOfPath::Call { lines: Some((first, last)), .. } => format!("call in lines {first}-{last}"),
-            EndOfPath::Call { .. } => "call".into(),
+            ShownPathEnd::Call { lines: Some((first, last)), .. } if first == last => format!("call in line {first}"),
+            ShownPathEnd::Call { lines: Some((first, last)), .. } => format!("call in lines {first}-{last}"),
+            ShownPathEnd::Call { .. } => "call".into(),
             ref ends => words::describe_end(ends),
         };
         format!("{}: {ends}", listing.outline(MAX_OUTLINE_LINES))
@@ -99,7 +99,7 @@ impl<'a> EventNames<'a> {
 
     /// Returns the lines of the block in which an event's path ends or reaches a call. Lines of inlined code are replaced by the line of
     /// the call.
-    pub fn lines_of_end(&self, counter: u32) -> Vec<SourceLine> {
+    pub fn lines_at_path_end(&self, counter: u32) -> Vec<SourceLine> {
         let Some((place, walk)) = self.places.decode(counter) else { return Vec::new() };
         let (unit, function) = (self.places.unit(place), self.places.function(place));
         let Some(block) = walk.blocks.last().and_then(|b| function.blocks.get(b.index())) else { return Vec::new() };
@@ -125,7 +125,7 @@ impl<'a> EventNames<'a> {
     }
 
     /// Returns the word for an event's kind, given the role of the event's path.
-    pub fn kind_name(&self, role: PathRole) -> &'static str {
+    pub fn role_name(&self, role: PathRole) -> &'static str {
         match role {
             PathRole::Call => "call",
             PathRole::Continues => "path",
@@ -138,7 +138,7 @@ impl<'a> EventNames<'a> {
 fn find_shared_names(image: &ImageProfile) -> [HashSet<String>; 2] {
     let linkage: HashSet<&str> = image.units.iter().flat_map(|unit| &unit.map.functions).map(|f| f.name.as_str()).collect();
     let (mut seen, mut shared): ([HashSet<String>; 2], [HashSet<String>; 2]) = Default::default();
-    for Name { short, qualified, .. } in linkage.into_iter().map(Name::from_linkage) {
+    for DemangledName { short, qualified, .. } in linkage.into_iter().map(DemangledName::from_linkage) {
         for (kind, name) in [short, qualified].into_iter().enumerate() {
             if !seen[kind].insert(name.clone()) {
                 shared[kind].insert(name);

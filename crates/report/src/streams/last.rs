@@ -8,12 +8,12 @@ use super::event_names::{EventNames, SourceLine, format_lines};
 use super::stopped::{CoreThreads, StopPosition};
 use super::unfinished::{UnfinishedPathReport, find_unfinished};
 use crate::words::plural;
-use crate::{SourceCache, View, source_files};
+use crate::{ProfileView, SourceCache, source_files};
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use trodden_profile::stream::{Depth, LiveStream, LiveThread, Nesting, NestingStep};
+use trodden_profile::stream::{CallNesting, CallStackDepth, LiveStream, LiveThread, NestingStep};
 use trodden_stored::maps::load_maps_for_header;
 use trodden_stored::{Folders, streams as kept};
 use trodden_wire::stream::Event;
@@ -23,7 +23,7 @@ const MAX_SOURCE_LINES: usize = 6;
 
 /// The last events and the active frames of each thread. Serialising this value yields the JSON report.
 #[derive(Serialize)]
-pub struct LastReport {
+pub struct LastEventsReport {
     schema_version: u32,
     streams: Vec<StreamReport>,
 }
@@ -73,8 +73,8 @@ struct EventReport {
     path: Option<String>,
 }
 
-/// Parameters of [`LastReport::read`].
-pub struct LastReportRequest<'a> {
+/// Parameters of [`LastEventsReport::read`].
+pub struct LastEventsRequest<'a> {
     /// Stream files, or folders with stream files.
     pub files: &'a [PathBuf],
     /// Maximum number of events per thread; 0 shows all.
@@ -85,18 +85,18 @@ pub struct LastReportRequest<'a> {
     pub source: &'a [PathBuf],
 }
 
-impl LastReport {
+impl LastEventsReport {
     /// Reads the last events and active frames from stream files. Fails if no stream files are given, if they cannot be read, or if none of
     /// them belongs to the core file's process.
-    pub fn read(request: &LastReportRequest, folders: &Folders) -> Result<LastReport> {
+    pub fn read(request: &LastEventsRequest, folders: &Folders) -> Result<LastEventsReport> {
         let mut streams = Vec::new();
         for path in request.files {
             match path.is_dir() {
-                true => streams.extend(kept::stream_files_in(path)?),
+                true => streams.extend(kept::list_stream_files_in(path)?),
                 false => streams.push(path.clone()),
             }
         }
-        let mut report = LastReport { schema_version: SCHEMA_VERSION, streams: Vec::new() };
+        let mut report = LastEventsReport { schema_version: SCHEMA_VERSION, streams: Vec::new() };
         let mut core = request.core.map(CoreThreads::read).transpose()?;
         for file in streams {
             let stream = LiveStream::open(&file, false)?;
@@ -127,7 +127,7 @@ impl LastReport {
 }
 
 /// Fails if a core file was given that belongs to none of the recorded processes.
-fn check_core(request: &LastReportRequest, core: Option<&CoreThreads>, report: &LastReport) -> Result<()> {
+fn check_core(request: &LastEventsRequest, core: Option<&CoreThreads>, report: &LastEventsReport) -> Result<()> {
     let (Some(core), Some(file)) = (core, request.core) else { return Ok(()) };
     let recorded = report.streams.iter().flat_map(|s| &s.threads).any(|t| t.stopped.is_some());
     let threads: Vec<String> = core.threads().map(|t| t.to_string()).collect();
@@ -142,17 +142,17 @@ fn check_core(request: &LastReportRequest, core: Option<&CoreThreads>, report: &
 
 fn stream_report(
     stream: &LiveStream,
-    request: &LastReportRequest,
+    request: &LastEventsRequest,
     mut core: Option<&mut CoreThreads>,
     folders: &Folders,
 ) -> Result<StreamReport> {
     let maps = load_maps_for_header(stream.header(), folders)?;
-    let view = View::from_profile(&maps.events);
+    let view = ProfileView::from_profile(&maps.events);
     let provider = source_files::sources(request.source, &folders.current_text());
     let sources = SourceCache::new(&provider);
     let event_names = EventNames::new(stream.header(), &maps, &view, &sources);
     let mut report_thread = |thread: &LiveThread| {
-        let stopped = core.as_mut().and_then(|core| core.stopped(thread.key.thread, &sources));
+        let stopped = core.as_mut().and_then(|core| core.find_stop_position(thread.key.thread, &sources));
         let unfinished = stopped.as_ref().and_then(|stopped| find_unfinished(thread, &event_names, stopped));
         ThreadReport { stopped, unfinished, ..thread_report(thread, &event_names, request.paths) }
     };
@@ -163,11 +163,11 @@ fn stream_report(
 
 fn thread_report(thread: &LiveThread, event_names: &EventNames, limit: usize) -> ThreadReport {
     let frames = thread.frames.iter().rev().filter_map(|slot| frame_report(*slot, event_names)).collect();
-    let mut depth = Depth { is_known: thread.earlier == 0, ..Depth::default() };
-    let mut nesting = Nesting::new(&event_names.places);
+    let mut depth = CallStackDepth { is_known: thread.earlier == 0, ..CallStackDepth::default() };
+    let mut nesting = CallNesting::new(&event_names.places);
     let mut events = Vec::new();
     for symbol in thread.events.iter().filter_map(|event| depth.next_symbol(*event)) {
-        let step = nesting.feed(symbol);
+        let step = nesting.feed_symbol(symbol);
         events.extend(event_report(step, nesting.frames().len(), event_names));
     }
     let shown = if limit == 0 { events.len() } else { limit.min(events.len()) };
@@ -194,7 +194,7 @@ fn frame_report(slot: Event, event_names: &EventNames) -> Option<FrameReport> {
             Some(FrameReport {
                 function: event_names.function_name(function),
                 path,
-                lines: event_names.lines_of_end(counter),
+                lines: event_names.lines_at_path_end(counter),
                 at_call: true,
             })
         }
@@ -219,7 +219,7 @@ fn event_report(step: NestingStep, depth: usize, event_names: &EventNames) -> Op
             let (function, _) = event_names.places.path(counter)?;
             Some(EventReport {
                 depth: depth - 1,
-                kind: event_names.kind_name(role),
+                kind: event_names.role_name(role),
                 function: event_names.function_name(function),
                 path: Some(event_names.describe_path(counter)),
             })
@@ -236,7 +236,7 @@ fn write_thread(thread: &ThreadReport, out: &mut String) {
     let frames = plural(thread.frames.len() as u128, "live frame", "live frames");
     let _ = writeln!(out, "\nthread {} of process {}: {frames}", thread.thread, thread.process);
     if let Some(stopped) = &thread.stopped {
-        write_stopped(stopped, out);
+        write_stop_position(stopped, out);
     }
     if let Some(UnfinishedPathReport { function, path, paths }) = &thread.unfinished {
         let _ = match paths {
@@ -276,7 +276,7 @@ fn write_thread(thread: &ThreadReport, out: &mut String) {
     }
 }
 
-fn write_stopped(stopped: &StopPosition, out: &mut String) {
+fn write_stop_position(stopped: &StopPosition, out: &mut String) {
     let function = stopped.function.as_deref().unwrap_or("code without a name");
     let image = stopped.image.as_ref().and_then(|i| i.file_name()).map_or(String::new(), |name| format!(" of {}", name.to_string_lossy()));
     let _ = writeln!(out, "  stopped in {function}{image}, instruction 0x{:x}", stopped.address);

@@ -8,6 +8,6 @@ mod stopped;
 mod unfinished;
 
 pub use event_names::{EventNames, SourceLine};
-pub use last::{LastReport, LastReportRequest};
+pub use last::{LastEventsReport, LastEventsRequest};
 pub use show::{RemainingEvents, ShownEvents, write_events};
 pub use statistics::StreamStatistics;

@@ -2,13 +2,13 @@
 
 use super::event_names::EventNames;
 use crate::words::plural;
-use crate::{SourceCache, View, source_files};
+use crate::{ProfileView, SourceCache, source_files};
 use anyhow::{Context, Result};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::iter;
 use std::path::PathBuf;
-use trodden_profile::stream::{Nesting, NestingStep, Symbol};
+use trodden_profile::stream::{CallNesting, NestingStep, StreamSymbol};
 use trodden_sequence::Grammar;
 use trodden_sequence::grammar::RuleFrameEffects;
 use trodden_stored::maps::load_maps;
@@ -50,19 +50,19 @@ pub fn write_events(run: &str, range: &ShownEvents, folders: &Folders, out: &mut
     };
     let (log, thread) = all.nth(range.thread).with_context(none)?;
     let maps = load_maps(log, folders)?;
-    let view = View::from_profile(&maps.events);
+    let view = ProfileView::from_profile(&maps.events);
     let provider = source_files::sources(range.source, &folders.current_text());
     let sources = SourceCache::new(&provider);
     let event_names = EventNames::new(log.header(), &maps, &view, &sources);
     // The frames that are active at the first event are computed from the grammar, without expanding it.
-    let grammar = with_return_events(&log.grammar(thread)?)?;
-    let effect = |symbol| Symbol::from_number(symbol).map(Symbol::effect).unwrap_or_default();
+    let grammar = insert_return_events(&log.grammar(thread)?)?;
+    let effect = |symbol| StreamSymbol::from_number(symbol).map(StreamSymbol::frame_effect).unwrap_or_default();
     let live = RuleFrameEffects::from_frame_effects(&grammar, effect).open_calls(range.from);
-    let counters = live.into_iter().filter_map(Symbol::from_number).filter_map(|symbol| match symbol {
-        Symbol::Enter(counter) | Symbol::Inherited(counter) => Some(counter),
+    let counters = live.into_iter().filter_map(StreamSymbol::from_number).filter_map(|symbol| match symbol {
+        StreamSymbol::Enter(counter) | StreamSymbol::Inherited(counter) => Some(counter),
         _ => None,
     });
-    let mut nesting = Nesting::with_live_frames(&event_names.places, counters);
+    let mut nesting = CallNesting::with_live_frames(&event_names.places, counters);
     let shown = if range.count == 0 { usize::MAX } else { usize::try_from(range.count)? };
     let numbers = (range.from..).zip(grammar.symbols_from(range.from));
     let mut separator = "";
@@ -70,9 +70,9 @@ pub fn write_events(run: &str, range: &ShownEvents, folders: &Folders, out: &mut
         let (thread, image) = (range.thread, serde_json::to_string(&log.header().image_path.to_string_lossy())?);
         write!(out, r#"{{"schema_version":{SCHEMA_VERSION},"image":{image},"thread":{thread},"events":["#)?;
     }
-    let mut events = numbers.filter_map(|(number, symbol)| Some((number, Symbol::from_number(symbol)?)));
+    let mut events = numbers.filter_map(|(number, symbol)| Some((number, StreamSymbol::from_number(symbol)?)));
     for (number, symbol) in events.by_ref().take(shown) {
-        let step = nesting.feed(symbol);
+        let step = nesting.feed_symbol(symbol);
         let Some(event) = shown_event(&event_names, number, step, nesting.frames().len()) else { continue };
         if range.json {
             write!(out, "{separator}\n{}", serde_json::to_string(&event)?)?;
@@ -90,13 +90,13 @@ pub fn write_events(run: &str, range: &ShownEvents, folders: &Folders, out: &mut
 
 /// Inserts return events, so that events have the same numbers as in `trodden find --events`. A path that leaves its frame is followed by
 /// one return event, and an unwinding is replaced by one for each frame.
-fn with_return_events(stored: &Grammar) -> Result<Grammar> {
+fn insert_return_events(stored: &Grammar) -> Result<Grammar> {
     /// Represents a return. No stream symbol has this number.
-    const RETURN: u64 = u64::MAX;
-    let numbered = stored.with_symbols_replaced(|number| match Symbol::from_number(number) {
-        Some(Symbol::Exit(_)) => vec![number, RETURN],
-        Some(Symbol::Unwound(frames)) => {
-            let returns = iter::repeat_n(RETURN, frames.saturating_sub(1) as usize);
+    const RETURN_SYMBOL: u64 = u64::MAX;
+    let numbered = stored.with_symbols_replaced(|number| match StreamSymbol::from_number(number) {
+        Some(StreamSymbol::Exit(_)) => vec![number, RETURN_SYMBOL],
+        Some(StreamSymbol::Unwound(frames)) => {
+            let returns = iter::repeat_n(RETURN_SYMBOL, frames.saturating_sub(1) as usize);
             iter::once(number).chain(returns).take(frames as usize).collect()
         }
         _ => vec![number],
@@ -132,7 +132,7 @@ fn shown_event(event_names: &EventNames, number: u64, step: NestingStep, live: u
             let function = event_names.places.path(counter).map(|(place, _)| event_names.function_name(place));
             let path = function.as_ref().zip(event_names.path_number(counter)).map(|(function, number)| format!("{function}:{number}"));
             ShownEvent {
-                kind: event_names.kind_name(role),
+                kind: event_names.role_name(role),
                 depth,
                 function,
                 path,

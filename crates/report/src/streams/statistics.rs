@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use trodden_profile::stream::{CounterLookup, FunctionIndex, PathRole, StreamLog, Symbol, ThreadLog};
+use trodden_profile::stream::{CounterLookup, FunctionIndex, PathRole, StreamLog, StreamSymbol, ThreadLog};
 use trodden_stored::maps::load_maps;
 use trodden_stored::{Folders, streams as kept};
 
@@ -94,23 +94,25 @@ fn thread_report(log: &StreamLog, thread: &ThreadLog, places: &CounterLookup) ->
         ..ThreadStatistics::default()
     };
     let mut frames = StackEffect::default();
-    for window in 0..thread.windows() {
+    for window in 0..thread.window_count() {
         let grammar = log.window(thread, window)?;
         report.items += grammar.statistics().items;
         for (symbol, times) in grammar.terminals().iter().zip(grammar.terminal_counts()) {
-            match Symbol::from_number(*symbol) {
-                Some(Symbol::Enter(_)) => report.calls += times,
-                Some(Symbol::Path(counter) | Symbol::Exit(counter)) => match places.role(counter) {
+            match StreamSymbol::from_number(*symbol) {
+                Some(StreamSymbol::Enter(_)) => report.calls += times,
+                Some(StreamSymbol::Path(counter) | StreamSymbol::Exit(counter)) => match places.path_role(counter) {
                     Some(PathRole::Call) => report.arrivals += times,
                     _ => report.paths += times,
                 },
-                Some(Symbol::Unwound(frames)) => report.unwound += times * u64::from(frames),
-                Some(Symbol::Inherited(_)) | None => {}
+                Some(StreamSymbol::Unwound(frames)) => report.unwound += times * u64::from(frames),
+                Some(StreamSymbol::Inherited(_)) | None => {}
             }
         }
-        let function = |symbol: Symbol| match symbol {
-            Symbol::Enter(counter) | Symbol::Inherited(counter) | Symbol::Exit(counter) => places.path(counter).map(|p| p.0),
-            Symbol::Path(_) | Symbol::Unwound(_) => None,
+        let function = |symbol: StreamSymbol| match symbol {
+            StreamSymbol::Enter(counter) | StreamSymbol::Inherited(counter) | StreamSymbol::Exit(counter) => {
+                places.path(counter).map(|p| p.0)
+            }
+            StreamSymbol::Path(_) | StreamSymbol::Unwound(_) => None,
         };
         let rules = grammar.fold(|symbol| StackEffect::from_symbol(symbol, function), StackEffect::concatenate);
         frames.append(rules.last().unwrap_or(&StackEffect::default()));
@@ -132,9 +134,9 @@ struct StackEffect {
 }
 
 impl StackEffect {
-    fn from_symbol(symbol: u64, function: impl Fn(Symbol) -> Option<FunctionIndex>) -> StackEffect {
-        let Some(symbol) = Symbol::from_number(symbol) else { return StackEffect::default() };
-        let effect = symbol.effect();
+    fn from_symbol(symbol: u64, function: impl Fn(StreamSymbol) -> Option<FunctionIndex>) -> StackEffect {
+        let Some(symbol) = StreamSymbol::from_number(symbol) else { return StackEffect::default() };
+        let effect = symbol.frame_effect();
         let closes = vec![function(symbol); effect.closes as usize];
         let opens: Vec<_> = effect.opens.then(|| function(symbol)).into_iter().collect();
         StackEffect { closes, deepest: opens.len() as i64, opens, mismatched: 0 }

@@ -1,7 +1,7 @@
 //! Finds the instruction at which each thread stopped, from a core file. Stream files do not record it for the innermost frame.
 
 use super::event_names::SourceLine;
-use crate::{Name, SourceCache};
+use crate::{DemangledName, SourceCache};
 use anyhow::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ impl CoreThreads {
     }
 
     /// Returns where a thread stopped; `None` if the thread is not in the core file.
-    pub fn stopped(&mut self, thread: u32, sources: &SourceCache) -> Option<StopPosition> {
+    pub fn find_stop_position(&mut self, thread: u32, sources: &SourceCache) -> Option<StopPosition> {
         let at = self.file.threads.iter().find(|t| t.thread == thread)?.address;
         let Some(part) = self.file.file_at(at) else {
             return Some(StopPosition { address: at, ..StopPosition::default() });
@@ -56,7 +56,7 @@ impl CoreThreads {
             Some(SourceLine { text: sources.line(&file, line), file, line })
         };
         Some(StopPosition {
-            function: binary.function_at(address).map(|f| Name::from_linkage(&f.name).short),
+            function: binary.function_at(address).map(|f| DemangledName::from_linkage(&f.name).short),
             image: Some(part.path.clone()),
             address,
             lines: frames.into_iter().filter_map(line).collect(),

@@ -13,11 +13,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use trodden_flow::{Edge, Node};
 use trodden_profile::PathEnd;
-use trodden_profile::stream::{Depth, FunctionIndex, LiveThread, Nesting, NestingStep, PathRole};
+use trodden_profile::stream::{CallNesting, CallStackDepth, FunctionIndex, LiveThread, NestingStep, PathRole};
 use trodden_unit::{EdgeKind, FunctionMap, SourcePosition, UnitMap};
 
 /// Maximum number of paths to the stopped instruction. If there are more, none is reported.
-const MAX_PATHS: usize = 256;
+const MAX_LISTED_UNFINISHED_PATHS: usize = 256;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UnfinishedPathReport {
@@ -57,11 +57,11 @@ pub fn find_unfinished(thread: &LiveThread, names: &EventNames, stopped: &StopPo
 
 /// Returns the innermost frame's function, and the blocks of the frame's path so far; `None` if the frame's events are not known.
 fn find_open_path(thread: &LiveThread, names: &EventNames) -> Option<(FunctionIndex, Vec<Node>)> {
-    let mut depth = Depth { is_known: thread.earlier == 0, ..Depth::default() };
-    let mut nesting = Nesting::new(&names.places);
+    let mut depth = CallStackDepth { is_known: thread.earlier == 0, ..CallStackDepth::default() };
+    let mut nesting = CallNesting::new(&names.places);
     let mut begun: Vec<Vec<Node>> = Vec::new();
     for symbol in thread.events.iter().filter_map(|event| depth.next_symbol(*event)) {
-        match nesting.feed(symbol) {
+        match nesting.feed_symbol(symbol) {
             NestingStep::Entered(_) => begun.push(vec![Node(0)]),
             NestingStep::Path { counter, role, depth } => {
                 begun.resize(depth, Vec::new());
@@ -105,7 +105,7 @@ fn find_paths(function: &FunctionMap, begun: &[Node], ends: &BTreeSet<Node>) -> 
     let mut tried = 0;
     while let Some(path) = open.pop() {
         tried += 1;
-        if tried > MAX_PATHS * function.blocks.len().max(1) || found.len() > MAX_PATHS {
+        if tried > MAX_LISTED_UNFINISHED_PATHS * function.blocks.len().max(1) || found.len() > MAX_LISTED_UNFINISHED_PATHS {
             return None;
         }
         let last = *path.last()?;

@@ -2,7 +2,7 @@
 //! different paths in each test.
 
 use crate::words::plural;
-use crate::{Name, select};
+use crate::{DemangledName, select};
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use trodden_analysis::suite::Suite;
 
 struct ExecutedFunction {
     key: UnitFunction,
-    name: Name,
+    name: DemangledName,
     file: Option<String>,
 }
 
@@ -62,7 +62,7 @@ pub fn keep_functions(suite: &mut Suite, criteria: &ComparedFunctions) -> Result
         plural(all.len() as u128, "function", "functions")
     );
     log::info!("comparing {} of {} that the tests execute", wanted.len(), plural(all.len() as u128, "function", "functions"));
-    suite.keep(&wanted.into_iter().map(|at| all[at].key).collect());
+    suite.keep_functions_in(&wanted.into_iter().map(|at| all[at].key).collect());
     Ok(())
 }
 
@@ -70,7 +70,7 @@ fn executed_functions(suite: &Suite) -> Vec<ExecutedFunction> {
     let known = suite.functions().into_iter().filter_map(|key| Some((key, suite.function(key)?)));
     let file = known.map(|(key, (unit, function))| {
         let file = function.position.and_then(|p| unit.files.get(p.file as usize)).cloned();
-        ExecutedFunction { key, name: Name::from_linkage(&function.name), file }
+        ExecutedFunction { key, name: DemangledName::from_linkage(&function.name), file }
     });
     file.collect()
 }

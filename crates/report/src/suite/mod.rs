@@ -9,7 +9,7 @@ use crate::words::plural;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use trodden_analysis::suite::cover::Cover;
+use trodden_analysis::suite::cover::SetCover;
 use trodden_analysis::suite::order::OrderedTest;
 use trodden_analysis::suite::{PathIndex, Suite, SuiteTest};
 
@@ -68,20 +68,20 @@ pub struct RedundantTests<'a> {
     /// The cost that was minimised.
     pub by: SuiteCost,
     /// The set of tests that a greedy search found.
-    pub greedy: &'a Cover,
+    pub greedy: &'a SetCover,
     /// The cheapest set of tests that was found.
-    pub best: &'a Cover,
+    pub best: &'a SetCover,
 }
 
 impl RedundantTests<'_> {
     /// Returns the tests that are not in the best set.
-    fn find_redundant(&self) -> impl Iterator<Item = &SuiteTest> {
+    fn redundant_tests(&self) -> impl Iterator<Item = &SuiteTest> {
         let kept: BTreeSet<usize> = self.best.selected.iter().copied().collect();
         self.suite.tests.iter().enumerate().filter(move |(at, _)| !kept.contains(at)).map(|(_, t)| t)
     }
 
     /// Counts the tests that take a path that no other test takes.
-    fn count_essential(&self) -> usize {
+    fn count_essential_tests(&self) -> usize {
         let takers = self.suite.tests_per_path();
         self.suite.tests.iter().filter(|t| t.paths.iter().any(|p| takers[p.0 as usize] == 1)).count()
     }
@@ -96,13 +96,13 @@ impl RedundantTests<'_> {
             "tests": self.suite.tests.len(),
             "paths": self.suite.paths.len(),
             "cost_unit": match self.by { SuiteCost::Tests => "tests", SuiteCost::Time => "microseconds" },
-            "essential_tests": self.count_essential(),
+            "essential_tests": self.count_essential_tests(),
             "greedy_cost": self.greedy.cost,
             "cost": self.best.cost,
             "cost_lower_bound": self.best.bound,
             "proven": self.best.is_proven(),
             "kept": kept,
-            "redundant": self.find_redundant().map(test_json).collect::<Vec<_>>(),
+            "redundant": self.redundant_tests().map(test_json).collect::<Vec<_>>(),
         })
     }
 
@@ -115,7 +115,7 @@ impl RedundantTests<'_> {
             "{} {}; tests with a path that no other test takes: {}",
             plural(suite.tests.len() as u128, "test takes", "tests take"),
             plural(suite.paths.len() as u128, "path", "paths"),
-            self.count_essential()
+            self.count_essential_tests()
         );
         let amount = |cost: u64| match self.by {
             SuiteCost::Tests => plural(cost.into(), "test", "tests"),
@@ -131,7 +131,7 @@ impl RedundantTests<'_> {
             SuiteCost::Time => format!(" in {}", amount(best.cost)),
         };
         let _ = writeln!(out, "{chosen}{cost}: {proof}; greedy: {}", amount(self.greedy.cost));
-        let redundant: Vec<&SuiteTest> = self.find_redundant().collect();
+        let redundant: Vec<&SuiteTest> = self.redundant_tests().collect();
         if redundant.is_empty() {
             let _ = writeln!(out, "\nno other test is redundant");
             return out;

@@ -17,7 +17,7 @@ use trodden_trace::{TraceFile, TraceFunction};
 const MAX_FOLDED_DEPTH: usize = 1000;
 
 /// Writes folded stacks.
-pub fn folded(trace: &TraceFile, filter: &TraceFilter, out: &mut dyn Write) -> Result<()> {
+pub fn write_folded(trace: &TraceFile, filter: &TraceFilter, out: &mut dyn Write) -> Result<()> {
     let mut counts: BTreeMap<Vec<TraceFunction>, u64> = BTreeMap::new();
     for thread in filter.threads(trace) {
         let (mut stack, mut since) = (Vec::new(), 0);
@@ -46,7 +46,7 @@ pub fn folded(trace: &TraceFile, filter: &TraceFilter, out: &mut dyn Write) -> R
 }
 
 /// Writes the address of each executed block on a separate line.
-pub fn addresses(trace: &TraceFile, filter: &TraceFilter, out: &mut dyn Write) -> Result<()> {
+pub fn write_addresses(trace: &TraceFile, filter: &TraceFilter, out: &mut dyn Write) -> Result<()> {
     let threads: Vec<_> = filter.threads(trace).collect();
     for thread in &threads {
         if threads.len() > 1 {
@@ -61,7 +61,7 @@ pub fn addresses(trace: &TraceFile, filter: &TraceFilter, out: &mut dyn Write) -
 }
 
 /// Writes Chrome trace events.
-pub fn chrome(trace: &TraceFile, filter: &TraceFilter, out: &mut dyn Write) -> Result<()> {
+pub fn write_chrome_trace(trace: &TraceFile, filter: &TraceFilter, out: &mut dyn Write) -> Result<()> {
     let mut first = true;
     let mut event = |out: &mut dyn Write, phase: &str, name: &str, thread: u32, time: u64| -> Result<()> {
         let separator = if std::mem::take(&mut first) { "\n" } else { ",\n" };

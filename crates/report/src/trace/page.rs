@@ -6,7 +6,7 @@
 //! measures the lengths of calls, and a second pass collects what is shown, so that memory is proportional to the shown data and the depth
 //! of calls.
 
-use crate::Sources;
+use crate::SourceProvider;
 use crate::words::plural;
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -17,28 +17,28 @@ use trodden_distributed::calls::{CallStep, TraceFilter, walk_calls};
 use trodden_distributed::files::TracedFiles;
 use trodden_trace::{ThreadNumber, TraceBlock, TraceFile, TraceFunction};
 
-const PAGE: &str = include_str!("page/page.html");
-const STYLE: &str = include_str!("page/page.css");
-const SCRIPT: &str = include_str!("page/page.js");
+const PAGE_TEMPLATE: &str = include_str!("page/page.html");
+const STYLE_SHEET: &str = include_str!("page/page.css");
+const PAGE_SCRIPT: &str = include_str!("page/page.js");
 /// Maximum number of calls shown individually. Shorter calls are merged with their neighbours.
-const MAX_CALLS: usize = 100_000;
+const MAX_CALLS_ON_PAGE: usize = 100_000;
 /// Maximum number of steps in the page. A step is a block, or the start or end of a call. Longer traces are not shown block by block.
-const MAX_STEPS: u64 = 600_000;
+const MAX_STEPS_ON_PAGE: u64 = 600_000;
 /// Maximum number of instructions in the page. The instructions of the least executed functions are omitted.
-const MAX_INSTRUCTIONS: usize = 60_000;
-const MAX_LINES: usize = 30_000;
+const MAX_INSTRUCTIONS_ON_PAGE: usize = 60_000;
+const MAX_SOURCE_LINES_ON_PAGE: usize = 30_000;
 const CONTEXT_LINES: u32 = 3;
 /// The step that starts a call. Non-negative steps are block numbers.
-const CALL_BEGIN: i64 = -1;
+const CALL_BEGIN_STEP: i64 = -1;
 /// The step that ends a call.
-const CALL_END: i64 = -2;
+const CALL_END_STEP: i64 = -2;
 
 /// Writes the page. `files` contains the traced binaries, whose machine code is shown, or the reason why they cannot be read.
-pub fn page(trace: &TraceFile, filter: &TraceFilter, files: &Result<TracedFiles>, sources: &Sources) -> Result<String> {
+pub fn page(trace: &TraceFile, filter: &TraceFilter, files: &Result<TracedFiles>, sources: &SourceProvider) -> Result<String> {
     let threads: Vec<ThreadNumber> = filter.threads(trace).collect();
-    let lengths = CallLengths::new(trace, &threads, filter)?;
-    let shortest = lengths.find_min_length(MAX_CALLS);
-    let with_steps = lengths.steps <= MAX_STEPS;
+    let lengths = CallLengthHistogram::new(trace, &threads, filter)?;
+    let shortest = lengths.min_length_for_call_count(MAX_CALLS_ON_PAGE);
+    let with_steps = lengths.steps <= MAX_STEPS_ON_PAGE;
     let mut executed = vec![0u64; trace.description().blocks.len()];
     let mut shown = Vec::new();
     for thread in threads {
@@ -64,20 +64,20 @@ pub fn page(trace: &TraceFile, filter: &TraceFilter, files: &Result<TracedFiles>
     });
     // Without these replacements, a string in the data could close the script element.
     let data = data.to_string().replace("</", "<\\/").replace("<!--", "<\\!--");
-    let (head, rest) = PAGE.split_once("/*STYLE*/").expect("the page has a style");
+    let (head, rest) = PAGE_TEMPLATE.split_once("/*STYLE*/").expect("the page has a style");
     let (middle, rest) = rest.split_once("/*DATA*/").expect("the page has data");
     let (before_script, end) = rest.split_once("/*SCRIPT*/").expect("the page has a script");
-    Ok([head, STYLE, middle, &data, before_script, SCRIPT, end].concat())
+    Ok([head, STYLE_SHEET, middle, &data, before_script, PAGE_SCRIPT, end].concat())
 }
 
 /// A logarithmic histogram of the lengths of calls.
-struct CallLengths {
+struct CallLengthHistogram {
     /// The number of calls whose length has `i` bits, for each `i`.
     by_bits: [u64; 65],
     steps: u64,
 }
 
-impl CallLengths {
+impl CallLengthHistogram {
     fn new(trace: &TraceFile, threads: &[ThreadNumber], filter: &TraceFilter) -> Result<Self> {
         let mut lengths = Self { by_bits: [0; 65], steps: 0 };
         for thread in threads {
@@ -99,7 +99,7 @@ impl CallLengths {
     }
 
     /// Returns the smallest length (a power of two, or 0) such that at most `max_calls` calls have at least that length.
-    fn find_min_length(&self, max_calls: usize) -> u64 {
+    fn min_length_for_call_count(&self, max_calls: usize) -> u64 {
         let mut calls = 0;
         for bits in (0..self.by_bits.len()).rev() {
             calls += self.by_bits[bits];
@@ -139,8 +139,8 @@ impl PageCalls {
     fn add(&mut self, step: CallStep, number: u64) {
         if self.with_steps {
             self.steps.push(match step {
-                CallStep::Open(_) => CALL_BEGIN,
-                CallStep::Close => CALL_END,
+                CallStep::Open(_) => CALL_BEGIN_STEP,
+                CallStep::Close => CALL_END_STEP,
                 CallStep::Block(block) => i64::from(block.0),
             });
         }
@@ -151,12 +151,12 @@ impl PageCalls {
                 self.open.push(self.calls.len());
                 self.calls.push(PageCall { function: Some(function), calls: 1, depth, from: number, to: number, step });
             }
-            CallStep::Close => self.close(number),
+            CallStep::Close => self.close_call(number),
             CallStep::Block(block) => *self.executed.entry(block).or_default() += 1,
         }
     }
 
-    fn close(&mut self, number: u64) {
+    fn close_call(&mut self, number: u64) {
         let place = self.open.pop().expect("a call that ends has begun");
         self.calls[place].to = number;
         if number - self.calls[place].from >= self.shortest {
@@ -235,7 +235,7 @@ fn collect_machine_code(trace: &TraceFile, files: &Result<TracedFiles>, executed
     }
     let mut order: Vec<&(u64, Vec<u32>)> = of_functions.values().filter(|(times, _)| *times > 0).collect();
     order.sort_by_key(|(times, _)| std::cmp::Reverse(*times));
-    let (mut code, mut remaining) = (BTreeMap::new(), MAX_INSTRUCTIONS);
+    let (mut code, mut remaining) = (BTreeMap::new(), MAX_INSTRUCTIONS_ON_PAGE);
     let mut without = 0;
     for (_, blocks) in order {
         let texts: Vec<(u32, Vec<String>)> = blocks.iter().map(|b| (*b, disassemble(files, trace, TraceBlock(*b)))).collect();
@@ -267,7 +267,7 @@ fn disassemble(files: &TracedFiles, trace: &TraceFile, block: TraceBlock) -> Vec
 }
 
 /// Returns the source lines of executed functions with a few lines of context, by file; null for a file that cannot be read.
-fn source_json(trace: &TraceFile, sources: &Sources, executed: &[u64]) -> Value {
+fn source_json(trace: &TraceFile, sources: &SourceProvider, executed: &[u64]) -> Value {
     let about = trace.description();
     let is_executed = executed_functions(trace, executed);
     let mut near: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
@@ -276,7 +276,7 @@ fn source_json(trace: &TraceFile, sources: &Sources, executed: &[u64]) -> Value 
             near.entry(*file).or_default().extend(line.saturating_sub(CONTEXT_LINES).max(1)..=line.saturating_add(CONTEXT_LINES));
         }
     }
-    let mut remaining = MAX_LINES;
+    let mut remaining = MAX_SOURCE_LINES_ON_PAGE;
     let mut shown = serde_json::Map::new();
     for (file, near) in near {
         let text = sources(&about.files[file as usize]);
@@ -316,9 +316,14 @@ mod tests {
     fn minimum_length_limits_the_number_of_calls() {
         let mut by_bits = [0; 65];
         (by_bits[1], by_bits[3], by_bits[9]) = (1000, 50, 7);
-        let lengths = CallLengths { by_bits, steps: 0 };
+        let lengths = CallLengthHistogram { by_bits, steps: 0 };
         assert_eq!(
-            (lengths.find_min_length(2000), lengths.find_min_length(60), lengths.find_min_length(20), lengths.find_min_length(3)),
+            (
+                lengths.min_length_for_call_count(2000),
+                lengths.min_length_for_call_count(60),
+                lengths.min_length_for_call_count(20),
+                lengths.min_length_for_call_count(3)
+            ),
             (0, 2, 8, 512)
         );
     }

@@ -12,10 +12,10 @@ use trodden_waits::{ExpandedWait, LocationState, PathPart, RepresentativeWait, S
 use trodden_waits_file::import::WAITING_SLICE_CALL_NAME;
 use trodden_waits_file::summary::WaitSummary;
 
-const MAX_TERMS: usize = 12;
+const MAX_TERMS_PER_FORMULA: usize = 12;
 
 /// A term's name, and its time in nanoseconds.
-type Term = (String, i128);
+type NamedTime = (String, i128);
 
 /// Formats the formula of a class of waits. `first` is the first wait in the class, which represents it.
 pub fn representative_formula(summary: &WaitSummary, first: &RepresentativeWait) -> String {
@@ -44,7 +44,7 @@ pub fn write(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Res
         )?;
         let first = names.format_formula(&wait.first);
         writeln!(out, "       {first}")?;
-        let replaced: Vec<usize> = list_waits_in(&wait.first);
+        let replaced: Vec<usize> = waits_in_expression(&wait.first);
         for other in &replaced {
             writeln!(out, "       where {} = {}", names.wait_name(*other), names.format_formula(&waits[*other].expanded))?;
         }
@@ -92,7 +92,7 @@ fn describe_class(waits: &[ExpandedWait], number: usize) -> String {
     }
 }
 
-fn list_waits_in(expression: &WaitExpression) -> Vec<usize> {
+fn waits_in_expression(expression: &WaitExpression) -> Vec<usize> {
     let mut seen = HashSet::new();
     let parts = expression.plus.iter().chain(&expression.minus);
     let waits = parts.filter_map(|(part, _)| if let PathPart::Wait(number) = part { Some(*number) } else { None });
@@ -131,14 +131,14 @@ impl<'a> ExpressionNames<'a> {
     fn new(summary: &'a WaitSummary) -> ExpressionNames<'a> {
         let mut waits = BTreeMap::new();
         for wait in &summary.replayed.outcome.expanded {
-            *waits.entry(call_name(summary, wait.site)).or_default() += 1;
+            *waits.entry(name_of_call_site(summary, wait.site)).or_default() += 1;
         }
         ExpressionNames { summary, waits }
     }
 
     /// Returns the name of a wait's call. If several waits have this name, the wait's number is appended.
     fn wait_name(&self, number: usize) -> String {
-        let name = call_name(self.summary, self.summary.replayed.outcome.expanded[number].site);
+        let name = name_of_call_site(self.summary, self.summary.replayed.outcome.expanded[number].site);
         if self.waits[&name] > 1 { format!("{name} [wait {}]", number + 1) } else { name }
     }
 
@@ -156,7 +156,7 @@ impl<'a> ExpressionNames<'a> {
     }
 
     /// Returns the named terms of both paths. If a name occurs in several threads or processes, its location is appended.
-    fn build_terms(&self, expression: &WaitExpression) -> [Vec<Term>; 2] {
+    fn build_terms(&self, expression: &WaitExpression) -> [Vec<NamedTime>; 2] {
         let steps = &self.summary.replayed.outcome.steps;
         let mut locations: HashMap<String, HashSet<_>> = HashMap::new();
         for (part, _) in expression.plus.iter().chain(&expression.minus) {
@@ -175,7 +175,7 @@ impl<'a> ExpressionNames<'a> {
             }
         };
         [&expression.plus, &expression.minus].map(|path| {
-            let mut terms: Vec<Term> = Vec::new();
+            let mut terms: Vec<NamedTime> = Vec::new();
             for (part, ns) in path {
                 let name = name(part);
                 match terms.iter_mut().find(|term| term.0 == name) {
@@ -198,17 +198,17 @@ impl<'a> ExpressionNames<'a> {
     }
 }
 
-fn call_name(summary: &WaitSummary, site: trodden_waits::CodeId) -> String {
+fn name_of_call_site(summary: &WaitSummary, site: trodden_waits::CodeId) -> String {
     let code = summary.code(site);
     // A slice of an imported trace is not a call, so the function's name is used.
     code.call.filter(|call| *call != WAITING_SLICE_CALL_NAME).map_or_else(|| escape::escape_line(code.function()), str::to_owned)
 }
 
 /// Formats a path as a sum, or as 0 if it is empty. The sum is in brackets if it has several terms or starts with a minus. Terms beyond
-/// [`MAX_TERMS`] are not listed but counted.
-fn format_sum(terms: &[Term], word: impl Fn(&Term) -> String) -> String {
+/// [`MAX_TERMS_PER_FORMULA`] are not listed but counted.
+fn format_sum(terms: &[NamedTime], word: impl Fn(&NamedTime) -> String) -> String {
     let mut sum = String::new();
-    for (index, term) in terms.iter().take(MAX_TERMS).enumerate() {
+    for (index, term) in terms.iter().take(MAX_TERMS_PER_FORMULA).enumerate() {
         let sign = match (index, term.1 < 0) {
             (0, false) => "",
             (0, true) => "-",
@@ -218,8 +218,8 @@ fn format_sum(terms: &[Term], word: impl Fn(&Term) -> String) -> String {
         sum += sign;
         sum += &word(term);
     }
-    if terms.len() > MAX_TERMS {
-        sum += &format!(" + {} more", terms.len() - MAX_TERMS);
+    if terms.len() > MAX_TERMS_PER_FORMULA {
+        sum += &format!(" + {} more", terms.len() - MAX_TERMS_PER_FORMULA);
     }
     match terms {
         [] => "0".into(),

@@ -27,7 +27,7 @@ pub fn wait_report(summary: &WaitSummary) -> Value {
             "classes": count})).collect::<Vec<_>>(),
         "causes": causes_json(summary, &summary.causes),
         "communication": causes_json(summary, &summary.other_causes),
-        "waits": summary.sites.iter().map(|site| site_json(summary, site)).collect::<Vec<_>>(),
+        "waits": summary.sites.iter().map(|site| wait_site_json(summary, site)).collect::<Vec<_>>(),
         "kinds": summary.kinds.iter().map(|(kind, family, occurrences, ns)| json!({
             "kind": kind, "family": family, "occurrences": occurrences, "wait_ns": ns,
         })).collect::<Vec<_>>(),
@@ -75,18 +75,18 @@ fn add_location(summary: &WaitSummary, id: LocationId, mut value: Value) -> Valu
     value
 }
 
-fn site_json(summary: &WaitSummary, site: &SiteSummary) -> Value {
+fn wait_site_json(summary: &WaitSummary, site: &SiteSummary) -> Value {
     json!({
         "site": code_json(summary, site.code),
         "kind": site.kind,
         "family": site.family,
         "occurrences": site.occurrences,
         "total_ns": site.total_ns,
-        "classes": site.classes.iter().map(|class| class_json(summary, class)).collect::<Vec<_>>(),
+        "classes": site.classes.iter().map(|class| wait_class_json(summary, class)).collect::<Vec<_>>(),
     })
 }
 
-fn class_json(summary: &WaitSummary, class: &ClassSummary) -> Value {
+fn wait_class_json(summary: &WaitSummary, class: &ClassSummary) -> Value {
     let (longest, first, distances) = (&class.waits.longest, &class.waits.representative, &class.waits.distances);
     json!({
         "occurrences": class.waits.occurrences,

@@ -2,20 +2,20 @@
 //! waiting time that each line causes, and a timeline.
 
 use super::{json, text};
-use crate::Sources;
+use crate::SourceProvider;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_waits_file::summary::WaitSummary;
 use trodden_waits_file::timeline::BarActivity;
 
-const PAGE: &str = include_str!("page/page.html");
-const STYLE: &str = include_str!("page/page.css");
-const SCRIPT: &str = include_str!("page/page.js");
+const PAGE_TEMPLATE: &str = include_str!("page/page.html");
+const STYLE_SHEET: &str = include_str!("page/page.css");
+const PAGE_SCRIPT: &str = include_str!("page/page.js");
 const CONTEXT_LINES: u32 = 8;
-const MAX_LINES: usize = 4000;
+const MAX_SOURCE_LINES_ON_PAGE: usize = 4000;
 
 /// Writes the page.
-pub fn page(summary: &WaitSummary, title: &str, sources: &Sources) -> String {
+pub fn page(summary: &WaitSummary, title: &str, sources: &SourceProvider) -> String {
     let mut data = json::wait_report(summary);
     data["timeline"] = timeline_json(summary);
     data["source"] = source_json(summary, sources);
@@ -25,7 +25,7 @@ pub fn page(summary: &WaitSummary, title: &str, sources: &Sources) -> String {
     data["notes"] = text::notes(summary).into();
     // Without these replacements, a string in the data could close the script element.
     let data = data.to_string().replace("</", "<\\/").replace("<!--", "<\\!--");
-    PAGE.replace("/*STYLE*/", STYLE).replace("/*SCRIPT*/", SCRIPT).replace("/*DATA*/", &data)
+    PAGE_TEMPLATE.replace("/*STYLE*/", STYLE_SHEET).replace("/*SCRIPT*/", PAGE_SCRIPT).replace("/*DATA*/", &data)
 }
 
 fn timeline_json(summary: &WaitSummary) -> Value {
@@ -43,12 +43,12 @@ fn timeline_json(summary: &WaitSummary) -> Value {
 }
 
 /// Returns the source lines that cause waits, with a few lines of context, by file.
-fn source_json(summary: &WaitSummary, sources: &Sources) -> Value {
+fn source_json(summary: &WaitSummary, sources: &SourceProvider) -> Value {
     let mut files: BTreeMap<&str, BTreeMap<u32, u64>> = BTreeMap::new();
     for (file, line, ns) in &summary.lines {
         *files.entry(file).or_default().entry(*line).or_default() += ns;
     }
-    let mut remaining = MAX_LINES;
+    let mut remaining = MAX_SOURCE_LINES_ON_PAGE;
     let mut shown = Vec::new();
     for (file, lines) in files {
         let Some(text) = sources(file) else {

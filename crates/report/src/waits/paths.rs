@@ -7,11 +7,11 @@
 use crate::source_files;
 use crate::streams::EventNames;
 use crate::words::plural;
-use crate::{SourceCache, View};
+use crate::{ProfileView, SourceCache};
 use anyhow::Result;
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
-use trodden_profile::stream::{Nesting, NestingStep, PathRole, StreamLog, Symbol, ThreadLog};
+use trodden_profile::stream::{CallNesting, NestingStep, PathRole, StreamLog, StreamSymbol, ThreadLog};
 use trodden_stored::maps::{StreamMaps, load_maps};
 use trodden_stored::{Folders, streams};
 use trodden_waits_file::process_file::ProcessFile;
@@ -88,17 +88,17 @@ fn find_paths(
     samples: &[SampleRecord],
     taken: &mut [Option<TimedPath>],
 ) -> Result<Option<String>> {
-    let view = View::from_profile(&maps.events);
+    let view = ProfileView::from_profile(&maps.events);
     let provider = source_files::sources(&[], ".");
     let sources = SourceCache::new(&provider);
     let event_names = EventNames::new(log.header(), maps, &view, &sources);
     let mut order: Vec<usize> = (0..samples.len()).filter(|index| samples[*index].position > 0).collect();
     order.sort_by_key(|index| samples[*index].position);
-    let mut walk = SampleWalk { nesting: Nesting::new(&event_names.places), open: Vec::new(), found: Vec::new() };
+    let mut walk = SampleWalk { nesting: CallNesting::new(&event_names.places), open: Vec::new(), found: Vec::new() };
     let (mut next, mut number, mut note) = (0, 0, None);
     log.visit(stream, 0, |symbol| {
         // An exception causes events that have no symbol. After it, stream positions can no longer be converted to symbol numbers.
-        if matches!(symbol, Symbol::Unwound(_)) {
+        if matches!(symbol, StreamSymbol::Unwound(_)) {
             note = Some("steps after the first exception of a thread are shown as functions, not paths".to_owned());
             return false;
         }
@@ -107,7 +107,7 @@ fn find_paths(
             next += 1;
         }
         number += 1;
-        walk.feed(symbol);
+        walk.feed_symbol(symbol);
         next < order.len() || !walk.open.is_empty()
     })?;
     let mut names: HashMap<u32, Rc<str>> = HashMap::new();
@@ -121,7 +121,7 @@ fn find_paths(
 
 /// The state of a walk through a stream: samples whose paths have not ended yet, and paths that were found.
 struct SampleWalk<'p, 'a> {
-    nesting: Nesting<'p, 'a>,
+    nesting: CallNesting<'p, 'a>,
     /// Indices of samples, each with the call depth of its frame; `None` until the first event after the sample.
     open: Vec<(usize, Option<usize>)>,
     /// Indices of samples, each with the counter of its path.
@@ -129,8 +129,8 @@ struct SampleWalk<'p, 'a> {
 }
 
 impl SampleWalk<'_, '_> {
-    fn feed(&mut self, symbol: Symbol) {
-        let NestingStep::Path { counter, role, depth } = self.nesting.feed(symbol) else { return };
+    fn feed_symbol(&mut self, symbol: StreamSymbol) {
+        let NestingStep::Path { counter, role, depth } = self.nesting.feed_symbol(symbol) else { return };
         if self.open.is_empty() {
             return;
         }

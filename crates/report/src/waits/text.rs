@@ -9,9 +9,9 @@ use trodden_waits::{LocationState, Step};
 use trodden_waits_file::causes::CodeCause;
 use trodden_waits_file::summary::{ClassSummary, SiteSummary, WaitSummary};
 
-const MAX_STEPS: usize = 4;
-const MAX_CALLERS: usize = 3;
-const MAX_CLASSES: usize = 3;
+const MAX_STEPS_PER_PATH: usize = 4;
+const MAX_CALLERS_PER_CAUSE: usize = 3;
+const MAX_CLASSES_PER_SITE: usize = 3;
 
 /// Writes the report, with at most `top` causes and at most `top` wait sites.
 pub fn write(out: &mut impl Write, summary: &WaitSummary, top: usize) -> Result<()> {
@@ -92,8 +92,8 @@ fn format_callers(cause: &CodeCause) -> String {
         [] => String::new(),
         [(caller, _)] => format!(" in {caller}"),
         callers => {
-            let shown: Vec<String> = callers.iter().take(MAX_CALLERS).map(share).collect();
-            let more = callers.len().saturating_sub(MAX_CALLERS);
+            let shown: Vec<String> = callers.iter().take(MAX_CALLERS_PER_CAUSE).map(share).collect();
+            let more = callers.len().saturating_sub(MAX_CALLERS_PER_CAUSE);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             format!(" in {}{more}", shown.join(", "))
         }
@@ -112,11 +112,11 @@ fn write_site(out: &mut impl Write, summary: &WaitSummary, site: &SiteSummary) -
         plural(site.occurrences.into(), "time", "times"),
         format_time(site.total_ns)
     )?;
-    for class in site.classes.iter().take(MAX_CLASSES) {
+    for class in site.classes.iter().take(MAX_CLASSES_PER_SITE) {
         write_class(out, summary, class)?;
     }
-    if site.classes.len() > MAX_CLASSES {
-        let more = plural((site.classes.len() - MAX_CLASSES) as u128, "more class", "more classes");
+    if site.classes.len() > MAX_CLASSES_PER_SITE {
+        let more = plural((site.classes.len() - MAX_CLASSES_PER_SITE) as u128, "more class", "more classes");
         writeln!(out, "  {more} at threshold {}", summary.threshold)?;
     }
     Ok(())
@@ -147,7 +147,7 @@ fn write_class(out: &mut impl Write, summary: &WaitSummary, class: &ClassSummary
 }
 
 fn write_path(out: &mut impl Write, summary: &WaitSummary, what: &str, path: &[(Step, u64)], class: &ClassSummary) -> io::Result<()> {
-    for (index, (step, ns)) in path.iter().take(MAX_STEPS).enumerate() {
+    for (index, (step, ns)) in path.iter().take(MAX_STEPS_PER_PATH).enumerate() {
         writeln!(
             out,
             "    {:10} {:>10}  {:5.1} %  {} on {}",
@@ -158,15 +158,15 @@ fn write_path(out: &mut impl Write, summary: &WaitSummary, what: &str, path: &[(
             summary.location_name(step.location)
         )?;
     }
-    if path.len() > MAX_STEPS {
-        let rest: u64 = path.iter().skip(MAX_STEPS).map(|(_, ns)| ns).sum();
+    if path.len() > MAX_STEPS_PER_PATH {
+        let rest: u64 = path.iter().skip(MAX_STEPS_PER_PATH).map(|(_, ns)| ns).sum();
         writeln!(
             out,
             "    {:10} {:>10}  {:5.1} %  {}",
             "",
             format_time(rest),
             percent(rest, class.waits.total_ns),
-            plural((path.len() - MAX_STEPS) as u128, "more step", "more steps")
+            plural((path.len() - MAX_STEPS_PER_PATH) as u128, "more step", "more steps")
         )?;
     }
     Ok(())

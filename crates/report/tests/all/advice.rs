@@ -7,7 +7,7 @@ use trodden_flow::Node;
 use trodden_profile::Profile;
 use trodden_report::advice::{AdviceSelection, json, sarif, text};
 use trodden_report::text::TextOptions;
-use trodden_report::{SourceCache, View};
+use trodden_report::{ProfileView, SourceCache};
 use trodden_unit::properties::*;
 use trodden_unit::{EdgeKind, SourcePosition};
 
@@ -80,7 +80,7 @@ fn loop_profile() -> Profile {
     let mut walk: Vec<u32> = iterations.iter().flat_map(|(blocks, times)| blocks.repeat(*times as usize)).collect();
     walk.extend([0, 11]);
     unit.walk(&walker, &walk, true, 1000);
-    profile(vec![("/usr/bin/scan", vec![unit.finish()])])
+    profile(vec![("/usr/bin/scan", vec![unit.build_unit_profile()])])
 }
 
 /// The function's memory accesses. Line 8 loads the same value as line 4. Line 14 loads it too, but in half of the executions a write
@@ -118,7 +118,7 @@ fn wanted() -> AdviceSelection {
 
 fn render(options: &TextOptions) -> String {
     let (profile, properties) = (loop_profile(), properties());
-    let view = View::from_profile(&profile);
+    let view = ProfileView::from_profile(&profile);
     let advice = wanted().advise(&view, &|_| Some((&properties, &properties.functions[0]))).unwrap();
     text::write_advice(&view, &wanted(), &advice, &SourceCache::new(&sources), options)
 }
@@ -138,7 +138,7 @@ fn terminal_output_has_the_same_text_with_and_without_colour() {
 #[test]
 fn json_and_sarif_have_the_same_findings() {
     let (profile, properties) = (loop_profile(), properties());
-    let view = View::from_profile(&profile);
+    let view = ProfileView::from_profile(&profile);
     let advice = wanted().advise(&view, &|_| Some((&properties, &properties.functions[0]))).unwrap();
     let value = json::advice_json(&view, &advice, &SourceCache::new(&sources));
     compare_with_golden("advice.json", &format!("{}\n", serde_json::to_string_pretty(&value).unwrap()));
@@ -153,7 +153,7 @@ fn json_and_sarif_have_the_same_findings() {
 #[test]
 fn selection_limits_the_findings() {
     let (profile, properties) = (loop_profile(), properties());
-    let view = View::from_profile(&profile);
+    let view = ProfileView::from_profile(&profile);
     let count = |wanted: AdviceSelection| {
         let advice = wanted.advise(&view, &|_| Some((&properties, &properties.functions[0]))).unwrap();
         (advice.savings.len(), advice.others.len(), advice.found)

@@ -3,13 +3,13 @@
 //!
 //! If `TRODDEN_SCREENSHOTS=FOLDER` is set, the tests write screenshots to that folder.
 
-use crate::support::demo::{HOSTILE, demo, sources};
+use crate::support::demo::{HOSTILE_NAME, demo, sources};
 use crate::support::webdriver::Browser;
 use crate::support::{FunctionBuilder, UnitBuilder, profile};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use trodden_report::html::{HtmlOptions, page};
-use trodden_report::{SourceCache, View};
+use trodden_report::{ProfileView, SourceCache};
 use trodden_unit::EdgeKind;
 
 fn create_test_folder(name: &str) -> PathBuf {
@@ -39,7 +39,7 @@ fn page_reacts_to_clicks_search_and_keys() {
     let home = create_test_folder("clicks");
     let file = home.join("report.html");
     let profile = demo();
-    std::fs::write(&file, page(&View::from_profile(&profile), &SourceCache::new(&sources), &HtmlOptions::default())).unwrap();
+    std::fs::write(&file, page(&ProfileView::from_profile(&profile), &SourceCache::new(&sources), &HtmlOptions::default())).unwrap();
     let browser = Browser::start(&home);
     browser.open(&file);
     the_hottest_path_is_shown_first(&browser);
@@ -156,7 +156,7 @@ fn nodes_do_not_overlap(browser: &Browser) {
 
 fn markup_in_names_is_shown_as_text(browser: &Browser) {
     browser.eval("[...document.querySelectorAll('.fn')].find((e) => e.textContent.includes('</script>')).click()");
-    let shown = HOSTILE.replace('\u{1b}', "\u{fffd}");
+    let shown = HOSTILE_NAME.replace('\u{1b}', "\u{fffd}");
     assert_eq!(texts(browser, "#head h2"), [shown]);
     assert_eq!(browser.eval("return document.images.length"), 0);
     assert_eq!(browser.title(), "Paths of demo");
@@ -171,9 +171,9 @@ fn page_with_many_functions_stays_small_and_says_what_it_leaves_out() {
         let walker = unit.add(function.edge(0, 1, EdgeKind::Always).edge(1, None, EdgeKind::Return));
         unit.walk(&walker, &[0, 1], true, 1);
     }
-    let profile = profile(vec![("/usr/bin/many", vec![unit.finish()])]);
+    let profile = profile(vec![("/usr/bin/many", vec![unit.build_unit_profile()])]);
     let options = HtmlOptions { budget: 200_000, ..HtmlOptions::default() };
-    let html = page(&View::from_profile(&profile), &SourceCache::new(&sources), &options);
+    let html = page(&ProfileView::from_profile(&profile), &SourceCache::new(&sources), &options);
     assert!(html.len() < 200_000 + 1_000_000, "{} bytes", html.len());
     let home = create_test_folder("many");
     let file = home.join("many.html");
@@ -202,10 +202,10 @@ fn page_fits_its_window_and_scrolls_to_the_beginning_of_the_path() {
     let function = FunctionBuilder::new("far", Some(at(1))).block(2, &[at(150)], None).block(2, &[at(5)], None);
     let walker = unit.add(function.edge(0, 1, EdgeKind::Always).edge(1, None, EdgeKind::Return));
     unit.walk(&walker, &[0, 1], true, 3);
-    let profile = profile(vec![("/usr/bin/far", vec![unit.finish()])]);
+    let profile = profile(vec![("/usr/bin/far", vec![unit.build_unit_profile()])]);
     let text: String = (1..=200).map(|line| format!("    line{line}();\n")).collect();
     let sources = |wanted: &str| (wanted == path).then(|| text.clone());
-    std::fs::write(&file, page(&View::from_profile(&profile), &SourceCache::new(&sources), &HtmlOptions::default())).unwrap();
+    std::fs::write(&file, page(&ProfileView::from_profile(&profile), &SourceCache::new(&sources), &HtmlOptions::default())).unwrap();
     let browser = Browser::start(&home);
     for width in [480, 780, 880, 980, 1100, 1400] {
         browser.set_width(width);
@@ -236,7 +236,7 @@ fn profile_with_branches(name: &str, tests: u32) -> trodden_profile::Profile {
     }
     let walker = unit.add(function.edge(2 * tests, None, EdgeKind::Return));
     unit.walk(&walker, &(0..=2 * tests).collect::<Vec<_>>(), true, 3);
-    profile(vec![("/usr/bin/wide", vec![unit.finish()])])
+    profile(vec![("/usr/bin/wide", vec![unit.build_unit_profile()])])
 }
 
 /// The source of [`profile_with_branches`], with conditions that are wider than the pane.
@@ -250,7 +250,7 @@ fn fit_shows_a_large_function_and_no_condition_is_covered() {
     let home = create_test_folder("fit");
     let file = home.join("report.html");
     let profile = profile_with_branches("wide", 87);
-    std::fs::write(&file, page(&View::from_profile(&profile), &SourceCache::new(&wide_source), &HtmlOptions::default())).unwrap();
+    std::fs::write(&file, page(&ProfileView::from_profile(&profile), &SourceCache::new(&wide_source), &HtmlOptions::default())).unwrap();
     let browser = Browser::start(&home);
     browser.open(&file);
     assert!(texts(&browser, "#graph-note")[0].starts_with("175 blocks"), "{:?}", texts(&browser, "#graph-note"));
@@ -285,7 +285,7 @@ fn long_names_keep_their_ends() {
     let file = home.join("report.html");
     let long = "_ZN14regex_automata3nfa8thompson21pikevm_of_a_long_name6search4nextEi";
     let profile = profile_with_branches(long, 3);
-    std::fs::write(&file, page(&View::from_profile(&profile), &SourceCache::new(&wide_source), &HtmlOptions::default())).unwrap();
+    std::fs::write(&file, page(&ProfileView::from_profile(&profile), &SourceCache::new(&wide_source), &HtmlOptions::default())).unwrap();
     let browser = Browser::start(&home);
     browser.open(&file);
     let parts =
@@ -316,10 +316,10 @@ fn a_large_page_opens_within_a_second() {
         let walker = unit.add(function.edge(2 * BRANCHES, None, EdgeKind::Return));
         unit.walk(&walker, &(0..=2 * BRANCHES).collect::<Vec<_>>(), true, 1 + u64::from(i));
     }
-    let profile = profile(vec![("/usr/bin/many", vec![unit.finish()])]);
+    let profile = profile(vec![("/usr/bin/many", vec![unit.build_unit_profile()])]);
     let source = "    if (condition(first) || condition(second)) follow();\n".repeat(10 * FUNCTIONS as usize + 10);
     let sources = |path: &str| (path == "/src/many.c").then(|| source.clone());
-    let html = page(&View::from_profile(&profile), &SourceCache::new(&sources), &HtmlOptions::default());
+    let html = page(&ProfileView::from_profile(&profile), &SourceCache::new(&sources), &HtmlOptions::default());
     assert!(html.len() > 13_700_000, "{} bytes", html.len());
     let home = create_test_folder("large");
     let file = home.join("large.html");

@@ -1,22 +1,22 @@
 //! Tests exchange formats: JSON, folded stacks, pprof, LCOV and DOT.
 
 use crate::support::compare_with_golden;
-use crate::support::demo::{DEMO_C, UTIL_H, demo, sources};
+use crate::support::demo::{DEMO_SOURCE_FILE, UTIL_HEADER_FILE, demo, sources};
 use prost::Message;
 use serde_json::Value;
 use std::io::Read;
 use trodden_report::annotate::AnnotateRequest;
 use trodden_report::view::MappedLines;
-use trodden_report::{PathMeasure, Selection, SourceCache, View, dot, folded, json, lcov, pprof};
+use trodden_report::{PathMeasure, PathSelection, ProfileView, SourceCache, dot, folded, json, lcov, pprof};
 
-fn select_all() -> Selection {
-    Selection { top: usize::MAX, ..Selection::default() }
+fn select_all() -> PathSelection {
+    PathSelection { top: usize::MAX, ..PathSelection::default() }
 }
 
 #[test]
 fn json_report_has_all_paths_and_executions() {
     let profile = demo();
-    let report = json::report(&View::from_profile(&profile), &select_all(), &SourceCache::new(&sources)).unwrap();
+    let report = json::report(&ProfileView::from_profile(&profile), &select_all(), &SourceCache::new(&sources)).unwrap();
     compare_with_golden("report.json", &format!("{}\n", serde_json::to_string_pretty(&report).unwrap()));
     let paths = report["paths"].as_array().unwrap();
     let function = |p: &Value| report["functions"][p["function"].as_u64().unwrap() as usize]["name"].clone();
@@ -29,7 +29,7 @@ fn json_report_has_all_paths_and_executions() {
 fn json_annotation_has_the_counts_of_lines() {
     let profile = demo();
     let request = AnnotateRequest { function: "classify".into(), path: None, measure: PathMeasure::Instructions };
-    let annotation = json::annotate(&View::from_profile(&profile), &request, &SourceCache::new(&sources)).unwrap();
+    let annotation = json::annotate(&ProfileView::from_profile(&profile), &request, &SourceCache::new(&sources)).unwrap();
     let line = |n: u64| annotation["source"]["lines"].as_array().unwrap().iter().find(|l| l["line"] == n).unwrap().clone();
     assert_eq!(line(15)["count"], 1_020_003, "every call returned");
     assert_eq!(line(11)["count"], 20_000);
@@ -47,7 +47,8 @@ fn json_numbers_above_2_to_the_53_are_strings() {
 fn folded_stacks_can_be_read_by_a_flame_graph_tool() {
     let profile = demo();
     let stacks =
-        folded::write_folded_stacks(&View::from_profile(&profile), &Selection { measure: PathMeasure::Count, ..select_all() }).unwrap();
+        folded::write_folded_stacks(&ProfileView::from_profile(&profile), &PathSelection { measure: PathMeasure::Count, ..select_all() })
+            .unwrap();
     compare_with_golden("stacks.folded", &stacks);
     assert!(stacks.contains("kind_of;path 0 (20-22-29) 7000\n"), "{stacks}");
     let mut svg = Vec::new();
@@ -60,7 +61,7 @@ fn folded_stacks_can_be_read_by_a_flame_graph_tool() {
 #[test]
 fn pprof_has_paths_as_callees_of_their_functions() {
     let profile = demo();
-    let view = View::from_profile(&profile);
+    let view = ProfileView::from_profile(&profile);
     let bytes = pprof::write_pprof(&view, &select_all()).unwrap();
     let mut raw = Vec::new();
     flate2::read::GzDecoder::new(&bytes[..]).read_to_end(&mut raw).unwrap();
@@ -81,10 +82,11 @@ fn pprof_has_paths_as_callees_of_their_functions() {
 #[test]
 fn lcov_counts_lines_branches_and_inlined_code() {
     let profile = demo();
-    let trace = lcov::write_lcov(&View::from_profile(&profile).functions, &MappedLines::new(), "demo run", &|file| Some(file.to_owned()));
+    let trace =
+        lcov::write_lcov(&ProfileView::from_profile(&profile).functions, &MappedLines::new(), "demo run", &|file| Some(file.to_owned()));
     compare_with_golden("demo.info", &trace);
     let record = |file: &str| trace.split("end_of_record\n").find(|r| r.contains(&format!("SF:{file}\n"))).unwrap().to_string();
-    let (demo, util) = (record(DEMO_C), record(UTIL_H));
+    let (demo, util) = (record(DEMO_SOURCE_FILE), record(UTIL_HEADER_FILE));
     assert!(demo.starts_with("TN:demo_run\n"));
     assert!(demo.contains("\nFNDA:1020003,classify\n") && demo.contains("\nFNDA:0,never\n") && demo.contains("\nDA:33,0\n"));
     assert!(util.contains("\nDA:5,1040000\n"), "inlined code counts at its own lines: {util}");
@@ -94,16 +96,16 @@ fn lcov_counts_lines_branches_and_inlined_code() {
 #[test]
 fn dot_and_json_have_the_same_graph() {
     let profile = demo();
-    let view = View::from_profile(&profile);
+    let view = ProfileView::from_profile(&profile);
     let function = view.functions.iter().find(|f| f.name.full == "kind_of").unwrap();
-    let counts = dot::EdgeLabels { blocks: &function.paths.blocks, edges: &function.paths.edges };
-    compare_with_golden("kind_of.dot", &dot::write_dot(function.units_map(), function.map, Some(counts)));
-    let graph = dot::graph_json(function.units_map(), function.map, None);
+    let counts = dot::ExecutionCountLabels { blocks: &function.paths.blocks, edges: &function.paths.edges };
+    compare_with_golden("kind_of.dot", &dot::write_dot(function.unit_map(), function.map, Some(counts)));
+    let graph = dot::graph_json(function.unit_map(), function.map, None);
     assert_eq!((graph["entry"].as_str(), graph["exit"].as_str()), (Some("b0"), Some("exit")));
     assert_eq!(graph["edges"][5], serde_json::json!(["b3", "exit"]));
     assert_eq!(graph["kinds"][0]["kind"], "case 97 'a', 98 'b'");
     let looping = view.functions.iter().find(|f| f.name.full == "classify").unwrap();
-    assert!(dot::write_dot(looping.units_map(), looping.map, None).contains("b7 -> b1 [label=\"T\", style=dashed];"));
+    assert!(dot::write_dot(looping.unit_map(), looping.map, None).contains("b7 -> b1 [label=\"T\", style=dashed];"));
 }
 
 #[test]
@@ -113,7 +115,7 @@ fn corrupt_functions_are_listed_and_the_others_are_reported() {
     let map = std::sync::Arc::make_mut(&mut unit.map);
     map.functions[0].values[1] += 1;
     map.functions[1].dag[0] = trodden_flow::Origin::Real(trodden_flow::Edge(1000));
-    let view = View::from_profile(&profile);
+    let view = ProfileView::from_profile(&profile);
     let named = |name: &str| view.corrupt.iter().any(|d| d.contains(name));
     assert!(view.corrupt.len() == 2 && named("`classify`") && named("`kind_of`"), "{:?}", view.corrupt);
     let report = json::report(&view, &select_all(), &SourceCache::new(&sources)).unwrap();

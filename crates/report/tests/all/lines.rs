@@ -5,7 +5,7 @@ use crate::support::{FunctionBuilder, UnitBuilder, profile};
 use trodden_profile::{DiffOptions, PathChange, Profile, diff};
 use trodden_report::difference::{self, lines as difference_lines};
 use trodden_report::lines::LineCounts;
-use trodden_report::view::View;
+use trodden_report::view::ProfileView;
 use trodden_unit::{EdgeKind, LineBlock, LineGraph, SourcePosition};
 
 fn block(lines: &[u32], next: &[u32]) -> LineBlock {
@@ -36,11 +36,11 @@ fn profile_of_f(graph: Vec<LineBlock>, returns: bool) -> Profile {
     unit.walk(&walker, &[0, 2], returns, 1);
     unit.map.line_graphs.files = vec!["f.c".into()];
     unit.map.line_graphs.functions = vec![LineGraph { name: "f".into(), file: 0, line: 1, blocks: graph, calls: Vec::new() }];
-    profile(vec![("f", vec![unit.finish()])])
+    profile(vec![("f", vec![unit.build_unit_profile()])])
 }
 
 fn line_counts(profile: &Profile) -> Vec<(u32, u64)> {
-    let view = View::from_profile(profile);
+    let view = ProfileView::from_profile(profile);
     let counts = LineCounts::from_functions(&view.functions);
     counts.files.values().next().expect("a file").lines.iter().map(|(line, count)| (*line, *count)).collect()
 }
@@ -92,7 +92,7 @@ fn lines_with_count_0(graph: Vec<LineBlock>) -> Vec<u32> {
     unit.walk(&walker, &[0, 2], true, 10);
     unit.map.line_graphs.files = vec!["g.c".into()];
     unit.map.line_graphs.functions = vec![LineGraph { name: "f".into(), file: 0, line: 1, blocks: graph, calls: Vec::new() }];
-    let found = line_counts(&profile(vec![("g", vec![unit.finish()])]));
+    let found = line_counts(&profile(vec![("g", vec![unit.build_unit_profile()])]));
     assert!(found.iter().all(|(line, count)| (*count == 0) == (3..9).contains(line)), "{found:?}");
     found.into_iter().map(|(line, _)| line).filter(|line| (3..9).contains(line)).collect()
 }
@@ -152,7 +152,7 @@ fn profile_of_two_functions(calls: Vec<(u32, u32)>) -> Profile {
     let graph =
         |name: &str, line: u32, of: u32, calls| LineGraph { name: name.into(), file: 0, line, blocks: vec![block(&[of], &[])], calls };
     unit.map.line_graphs.functions = vec![graph("f", 1, 2, calls), graph("g", 10, 11, Vec::new())];
-    profile(vec![("h", vec![unit.finish()])])
+    profile(vec![("h", vec![unit.build_unit_profile()])])
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn called_function_without_remaining_code_has_no_counts() {
     assert_eq!(line_counts(&profile_of_two_functions(Vec::new())), [(1, 5), (2, 5), (10, 0), (11, 0)]);
     let found = profile_of_two_functions(vec![(0, 1)]);
     assert_eq!(line_counts(&found), [(1, 5), (2, 5)]);
-    let view = View::from_profile(&found);
+    let view = ProfileView::from_profile(&found);
     assert_eq!(LineCounts::from_functions(&view.functions).files["h.c"].functions.keys().map(|(line, _)| *line).collect::<Vec<_>>(), [1]);
 }
 
@@ -180,7 +180,10 @@ fn lines_after_a_call_that_did_not_return_are_not_counted() {
     let walker = unit.add(function);
     unit.walk(&walker, &[0], true, 4);
     unit.walk(&walker, &[0], false, 1);
-    assert_eq!(line_counts(&profile(vec![("k", vec![unit.finish()])])), [(1, 5), (2, 5), (3, 5), (4, 4), (5, 4), (20, 4), (21, 4)]);
+    assert_eq!(
+        line_counts(&profile(vec![("k", vec![unit.build_unit_profile()])])),
+        [(1, 5), (2, 5), (3, 5), (4, 4), (5, 4), (20, 4), (21, 4)]
+    );
 }
 
 /// Returns a profile of `f`, declared on line `first`, and `g`, declared ten lines below. `f` is called ten times and executes the line
@@ -207,14 +210,14 @@ fn profile_with_callee(first: u32, rare: u64, inlined: bool) -> Profile {
         let called = unit.add(called);
         unit.walk(&called, &[0], true, 10);
     }
-    profile(vec![("m", vec![unit.finish()])])
+    profile(vec![("m", vec![unit.build_unit_profile()])])
 }
 
 #[test]
 fn functions_with_different_graphs_are_compared_by_lines() {
     let compare = |one: &Profile, other: &Profile, options: &DiffOptions| {
         let mut found = diff(("one", one), ("other", other), options).unwrap();
-        let by_lines = difference_lines::compare(&View::from_profile(one), &View::from_profile(other), &mut found, options);
+        let by_lines = difference_lines::compare(&ProfileView::from_profile(one), &ProfileView::from_profile(other), &mut found, options);
         (found, by_lines)
     };
     let options = DiffOptions { across_builds: true, ..DiffOptions::default() };

@@ -1,41 +1,41 @@
 //! Compares the terminal report and annotated source with golden files.
 
-use crate::support::demo::{HOSTILE, demo, sources};
+use crate::support::demo::{HOSTILE_NAME, demo, sources};
 use crate::support::{FunctionBuilder, UnitBuilder, compare_with_golden, profile};
 use trodden_report::annotate::{AnnotateRequest, annotate};
 use trodden_report::text::{TextOptions, report};
-use trodden_report::{PathMeasure, ReportError, Selection, SourceCache, View};
+use trodden_report::{PathMeasure, PathSelection, ProfileView, ReportError, SourceCache};
 use trodden_unit::{EdgeKind, SourcePosition};
 
-fn render(selection: &Selection, options: &TextOptions) -> Result<String, ReportError> {
+fn render(selection: &PathSelection, options: &TextOptions) -> Result<String, ReportError> {
     let profile = demo();
-    report(&View::from_profile(&profile), selection, &SourceCache::new(&sources), options)
+    report(&ProfileView::from_profile(&profile), selection, &SourceCache::new(&sources), options)
 }
 
 fn render_annotated(function: &str, path: Option<u64>) -> Result<String, ReportError> {
     let profile = demo();
     let request = AnnotateRequest { function: function.into(), path, measure: PathMeasure::Instructions };
-    annotate(&View::from_profile(&profile), &request, &SourceCache::new(&sources), &TextOptions::default())
+    annotate(&ProfileView::from_profile(&profile), &request, &SourceCache::new(&sources), &TextOptions::default())
 }
 
 #[test]
 fn report_shows_all_paths_and_fits_narrow_terminals() {
-    let all = Selection { top: 100, ..Selection::default() };
+    let all = PathSelection { top: 100, ..PathSelection::default() };
     compare_with_golden("report.txt", &render(&all, &TextOptions::default()).unwrap());
-    let table = Selection { function: Some("table".into()), ..Selection::default() };
+    let table = PathSelection { function: Some("table".into()), ..PathSelection::default() };
     compare_with_golden(
         "report-elided.txt",
-        &render(&Selection { top: 2, ..table }, &TextOptions { steps: 7, ..TextOptions::default() }).unwrap(),
+        &render(&PathSelection { top: 2, ..table }, &TextOptions { steps: 7, ..TextOptions::default() }).unwrap(),
     );
     compare_with_golden(
         "report-narrow.txt",
-        &render(&Selection { top: 3, ..all }, &TextOptions { width: 60, ..TextOptions::default() }).unwrap(),
+        &render(&PathSelection { top: 3, ..all }, &TextOptions { width: 60, ..TextOptions::default() }).unwrap(),
     );
 }
 
 #[test]
 fn colour_does_not_change_the_text() {
-    let selection = Selection::default();
+    let selection = PathSelection::default();
     let plain = render(&selection, &TextOptions::default()).unwrap();
     let coloured = render(&selection, &TextOptions { color: true, ..TextOptions::default() }).unwrap();
     compare_with_golden("report-colour.txt", &coloured);
@@ -51,29 +51,29 @@ fn trim_lines(text: &str) -> Vec<&str> {
 
 #[test]
 fn report_of_one_function_is_ordered_by_executions() {
-    let selection = Selection { function: Some("classify".into()), measure: PathMeasure::Count, top: 1, min_share: 0.0 };
+    let selection = PathSelection { function: Some("classify".into()), measure: PathMeasure::Count, top: 1, min_share: 0.0 };
     compare_with_golden("report-classify.txt", &render(&selection, &TextOptions::default()).unwrap());
 }
 
 #[test]
 fn functions_are_selected_by_name_or_pattern() {
-    let selected = |text: &str| render(&Selection { function: Some(text.into()), ..Selection::default() }, &TextOptions::default());
+    let selected = |text: &str| render(&PathSelection { function: Some(text.into()), ..PathSelection::default() }, &TextOptions::default());
     assert!(selected("demo::Queue::push").unwrap().contains("demo::Queue::push(int) is"));
     assert!(selected("^kind_").unwrap().contains("stopped at a call in lines 26-27"));
     let unknown = selected("clasify").unwrap_err().to_string();
     assert_eq!(unknown, "no instrumented function is called `clasify`; did you mean `classify`?");
     assert!(matches!(selected("(unclosed"), Err(ReportError::Pattern { .. })));
-    assert!(selected(HOSTILE).is_ok());
+    assert!(selected(HOSTILE_NAME).is_ok());
 }
 
 #[test]
 fn paths_below_the_minimum_share_are_left_out() {
-    let selection = Selection { min_share: 0.1, ..Selection::default() };
+    let selection = PathSelection { min_share: 0.1, ..PathSelection::default() };
     let profile = demo();
-    let view = View::from_profile(&profile);
+    let view = ProfileView::from_profile(&profile);
     let ranking = selection.rank(&view).unwrap();
     assert!(!ranking.paths.is_empty() && ranking.paths.iter().all(|p| p.share >= 0.1) && ranking.paths.len() < ranking.candidates);
-    let all = Selection { top: usize::MAX, ..Selection::default() }.rank(&view).unwrap();
+    let all = PathSelection { top: usize::MAX, ..PathSelection::default() }.rank(&view).unwrap();
     assert!((all.share() - 1.0).abs() < 1e-3, "complete paths make up everything but unfinished ones: {}", all.share());
 }
 
@@ -85,7 +85,7 @@ fn hottest_path_is_marked_in_the_source() {
 #[test]
 fn unfinished_path_is_marked_in_the_source() {
     let profile = demo();
-    let view = View::from_profile(&profile);
+    let view = ProfileView::from_profile(&profile);
     let id = view.functions.iter().find(|f| f.name.full == "kind_of").unwrap().paths.unfinished[0].id;
     compare_with_golden("annotate-unfinished.txt", &render_annotated("kind_of", Some(id)).unwrap());
 }
@@ -93,7 +93,7 @@ fn unfinished_path_is_marked_in_the_source() {
 #[test]
 fn paths_that_were_not_executed_are_shown_as_such() {
     let profile = demo();
-    let view = View::from_profile(&profile);
+    let view = ProfileView::from_profile(&profile);
     let is_free = |f: &&trodden_report::view::Function, id: &u64| {
         let unfinished = f.paths.unfinished.iter().map(|p| p.id);
         f.paths.complete.iter().map(|p| p.id).chain(unfinished).all(|known| known != *id)
@@ -136,10 +136,10 @@ fn inlined_code_without_branches_is_abridged() {
         .edge(1, None, EdgeKind::Return);
     let walker = unit.add(function);
     unit.walk(&walker, &[0, 1], true, 7);
-    let profile = profile(vec![("/usr/bin/deep", vec![unit.finish()])]);
-    let view = View::from_profile(&profile);
+    let profile = profile(vec![("/usr/bin/deep", vec![unit.build_unit_profile()])]);
+    let view = ProfileView::from_profile(&profile);
     let page = |steps| {
-        report(&view, &Selection::default(), &SourceCache::new(&sources), &TextOptions { steps, ..TextOptions::default() }).unwrap()
+        report(&view, &PathSelection::default(), &SourceCache::new(&sources), &TextOptions { steps, ..TextOptions::default() }).unwrap()
     };
     let (short, full) = (page(40), page(0));
     assert!(short.contains("↳ hash  in library.rs, called in line 2; 7 lines without a branch\n"), "{short}");

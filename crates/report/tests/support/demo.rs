@@ -5,10 +5,10 @@ use super::{FunctionBuilder, UnitBuilder, profile};
 use trodden_profile::Profile;
 use trodden_unit::{EdgeKind, Skipped, SourcePosition};
 
-pub const DEMO_C: &str = "/src/demo/demo.c";
-pub const UTIL_H: &str = "/src/demo/util.h";
+pub const DEMO_SOURCE_FILE: &str = "/src/demo/demo.c";
+pub const UTIL_HEADER_FILE: &str = "/src/demo/util.h";
 
-const DEMO: &str = r#"#include "util.h"
+const DEMO_SOURCE: &str = r#"#include "util.h"
 
 static int limit = 100;
 
@@ -62,14 +62,14 @@ static inline int smaller(int a, int b)
 
 pub fn sources(path: &str) -> Option<String> {
     match path {
-        DEMO_C => Some(DEMO.into()),
-        UTIL_H => Some(UTIL.into()),
+        DEMO_SOURCE_FILE => Some(DEMO_SOURCE.into()),
+        UTIL_HEADER_FILE => Some(UTIL.into()),
         _ => None,
     }
 }
 
 pub fn demo() -> Profile {
-    let mut unit = UnitBuilder::new("demo.c", &[DEMO_C, UTIL_H, "/src/demo/generated.c"]);
+    let mut unit = UnitBuilder::new("demo.c", &[DEMO_SOURCE_FILE, UTIL_HEADER_FILE, "/src/demo/generated.c"]);
     classify(&mut unit);
     kind_of(&mut unit);
     never(&mut unit);
@@ -78,7 +78,7 @@ pub fn demo() -> Profile {
     hostile(&mut unit);
     function_with_cut_paths(&mut unit);
     unit.map.skipped.push(Skipped { name: "fast_copy".into(), reason: "naked function".into() });
-    profile(vec![("/usr/bin/demo", vec![unit.finish()])])
+    profile(vec![("/usr/bin/demo", vec![unit.build_unit_profile()])])
 }
 
 fn line(scope: u32, line: u32, column: u32) -> SourcePosition {
@@ -173,10 +173,10 @@ fn blob(unit: &mut UnitBuilder) {
 }
 
 /// A function name that no C compiler emits but that an object file may contain.
-pub const HOSTILE: &str = "x</script><img src=y onerror=\"document.title='owned'\">&amp;\u{1b}[31m;";
+pub const HOSTILE_NAME: &str = "x</script><img src=y onerror=\"document.title='owned'\">&amp;\u{1b}[31m;";
 
 fn hostile(unit: &mut UnitBuilder) {
-    let walker = unit.add(FunctionBuilder::new(HOSTILE, None).block(1, &[], None).edge(0, None, EdgeKind::Return));
+    let walker = unit.add(FunctionBuilder::new(HOSTILE_NAME, None).block(1, &[], None).edge(0, None, EdgeKind::Return));
     unit.walk(&walker, &[0], true, 5);
 }
 

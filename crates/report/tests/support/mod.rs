@@ -127,7 +127,7 @@ impl UnitBuilder {
         *self.counts.entry(walker.first_counter + u64::try_from(path).unwrap()).or_default() += times;
     }
 
-    pub fn finish(self) -> UnitProfile {
+    pub fn build_unit_profile(self) -> UnitProfile {
         let unit = Identity::from_content(self.map.source.as_bytes());
         UnitProfile { unit, map: Arc::new(self.map), counts: Counts::from_executions(self.counts.into_iter().collect()) }
     }

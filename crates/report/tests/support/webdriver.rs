@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-const MISSING: &str = "this test needs Chromium and its driver; `cargo xtask test` installs them (Debian: chromium, chromium-driver)";
+const MISSING_BROWSER_MESSAGE: &str =
+    "this test needs Chromium and its driver; `cargo xtask test` installs them (Debian: chromium, chromium-driver)";
 
 pub struct Browser {
     driver: Child,
@@ -140,7 +141,7 @@ impl Browser {
         let body = body.map(|b| b.to_string()).unwrap_or_default();
         let answer: Value = serde_json::from_slice(&self.request(method, path, &body).unwrap()).unwrap();
         let value = answer["value"].clone();
-        let hint = if path == "/session" { MISSING } else { "" };
+        let hint = if path == "/session" { MISSING_BROWSER_MESSAGE } else { "" };
         assert!(value.get("error").is_none(), "{method} {path}: {} {hint}", value["message"]);
         value
     }
@@ -170,14 +171,14 @@ impl Drop for Browser {
 
 fn start_driver() -> (Child, u16) {
     let driver = Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-    let mut driver = driver.unwrap_or_else(|error| panic!("chromedriver cannot be started ({error}): {MISSING}"));
+    let mut driver = driver.unwrap_or_else(|error| panic!("chromedriver cannot be started ({error}): {MISSING_BROWSER_MESSAGE}"));
     // Chromedriver prints "ChromeDriver was started successfully on port 12345."
     let lines = BufReader::new(driver.stdout.take().unwrap()).lines().map_while(Result::ok);
     let port = lines.filter_map(|l| l.split_once("successfully on port ")?.1.trim_end_matches('.').parse().ok()).next();
     if port.is_none() {
         driver.wait().unwrap();
     }
-    (driver, port.unwrap_or_else(|| panic!("chromedriver ended without naming its port: {MISSING}")))
+    (driver, port.unwrap_or_else(|| panic!("chromedriver ended without naming its port: {MISSING_BROWSER_MESSAGE}")))
 }
 
 fn read_body(stream: TcpStream) -> std::io::Result<Vec<u8>> {

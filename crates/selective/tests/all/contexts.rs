@@ -7,14 +7,14 @@ use trodden_flow::placement::Probes;
 use trodden_flow::{Dag, Numbering, Origin};
 use trodden_selective::contexts::preferential_contexts;
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{Cycles, all_paths, graph};
+use trodden_testkit::graphs::{CycleKind, all_paths, graph};
 
 #[test]
 fn each_interesting_pair_has_a_separate_counter() {
     let (mut seen, mut others, mut compact, mut chords) = (0, 0, 0, 0);
     for seed in 0..6_000 {
         let mut random = Random::new(seed ^ 0x1ccc);
-        let dag = Dag::new(&graph(&mut random, 9, 18, Cycles::Some), &[], Entries::Shared);
+        let dag = Dag::new(&graph(&mut random, 9, 18, CycleKind::Some), &[], Entries::Shared);
         let Ok(all) = Numbering::ball_larus(&dag) else { continue };
         let Some(paths) = all_paths(&dag, 60) else { continue };
         // Only paths that begin at the function's entry have a context.

@@ -13,14 +13,14 @@ use trodden_selective::NumberingError;
 use trodden_selective::plan::{InterestingInput, InterestingPlanError, plan_interesting};
 use trodden_selective::verify::VerifyBudget;
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{Cycles, all_paths, forced_cuts, graph};
+use trodden_testkit::graphs::{CycleKind, all_paths, forced_cuts, graph};
 
 const MAX_PATHS: usize = 300;
 
 /// Returns a random graph with some excluded edges to the exit, and a scheme's plan for some of its paths.
 fn random_plan(seed: u64, scheme: NumberingScheme) -> Option<(Graph, EdgeSet, Vec<u64>, InterestingPathPlan)> {
     let random = &mut Random::new(seed);
-    let graph = graph(random, 12, 24, Cycles::Some);
+    let graph = graph(random, 12, 24, CycleKind::Some);
     // No edge may leave the exit of a function.
     if !graph.out(graph.exit()).is_empty() {
         return None;

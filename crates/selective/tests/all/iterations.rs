@@ -11,7 +11,7 @@ use trodden_flow::program::verify::{WalkBudget, verify_counts, verify_numbering}
 use trodden_flow::{Dag, DagEdgeId, Edge, Graph, Numbering, Origin, Plan, ProbeProgram, Probes};
 use trodden_selective::iterations::{IterationNumbering, IterationNumberingError};
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{Cycles, forced_cuts, graph};
+use trodden_testkit::graphs::{CycleKind, forced_cuts, graph};
 
 type Counts = BTreeMap<Vec<u64>, u64>;
 
@@ -135,7 +135,7 @@ fn copies_count_paths_over_iterations() {
     let (mut executions, mut distinct, mut unknown, mut divided, mut early, mut removed) = (0u64, 0, 0, 0, 0, 0);
     for seed in 0..16_000 {
         let mut random = Random::new(seed ^ 0x17e7);
-        let graph = graph(&mut random, 9, 18, Cycles::Some);
+        let graph = graph(&mut random, 9, 18, CycleKind::Some);
         let dag = Dag::new(&graph, &forced_cuts(&mut random, &graph), random.pick(&[Entries::PerEdge, Entries::Shared]));
         let Ok(numbering) = Numbering::ball_larus(&dag) else { continue };
         let walks: Vec<Vec<Edge>> = (0..4).filter_map(|_| random_walk(&mut random, &graph)).collect();

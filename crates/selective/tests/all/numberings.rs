@@ -8,7 +8,7 @@ use trodden_flow::{Dag, DagEdgeId, DagEdgeSet, Edge, Graph, Node, Numbering, Num
 use trodden_selective::{Budget, Classification, NumberOptions, PathClass, RegisterPlacement, SpanSearchEnd, number, preferential};
 use trodden_selective::{InterestingSet, Labelling, NumberingError};
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{Cycles, all_paths, graph};
+use trodden_testkit::graphs::{CycleKind, all_paths, graph};
 
 const GRAPHS: u64 = 20_000;
 const MAX_PATHS: u64 = 400;
@@ -18,7 +18,7 @@ type Path = Vec<DagEdgeId>;
 /// Returns a DAG with at least two and not too many paths, all its paths, and some interesting ones.
 fn random_case(random: &mut Random) -> (Dag, Vec<Path>, BTreeSet<Path>) {
     loop {
-        let cycles = if random.chance(70) { Cycles::None } else { Cycles::Some };
+        let cycles = if random.chance(70) { CycleKind::None } else { CycleKind::Some };
         let dag = Dag::new(&graph(random, 9, 20, cycles), &[], Entries::PerEdge);
         let few = |n: u64| (2..=MAX_PATHS).contains(&n);
         if !Numbering::ball_larus(&dag).is_ok_and(|n| few(n.paths())) {
@@ -313,7 +313,7 @@ fn thirty_paths_are_proven_optimal() {
     for seed in 0..30 {
         let mut random = Random::new(seed ^ 0x3030);
         let (dag, all) = loop {
-            let dag = Dag::new(&graph(&mut random, 24, 60, Cycles::None), &[], Entries::PerEdge);
+            let dag = Dag::new(&graph(&mut random, 24, 60, CycleKind::None), &[], Entries::PerEdge);
             let all = Numbering::ball_larus(&dag).unwrap();
             if all.paths() >= 60 {
                 break (dag, all);

@@ -8,7 +8,7 @@ use trodden_selective::separation::{ThresholdSeparation, decide_separation};
 use trodden_selective::verify::{VerifyBudget, verify};
 use trodden_selective::{InterestingSet, NumberOptions, number, preferential};
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{Cycles, graph};
+use trodden_testkit::graphs::{CycleKind, graph};
 
 /// Figure 3.5: nodes s, a, b, c, d, e, t; the interesting paths are sacet and sbcdt.
 fn figure_3_5() -> (Dag, Numbering, Vec<Vec<DagEdgeId>>) {
@@ -53,7 +53,7 @@ fn answers_are_proven_by_values_or_by_paths() {
     let (mut separated, mut never) = (0, 0);
     for seed in 0..2_000 {
         let mut random = Random::new(seed);
-        let dag = Dag::new(&graph(&mut random, 8, 14, Cycles::Some), &[], Entries::PerEdge);
+        let dag = Dag::new(&graph(&mut random, 8, 14, CycleKind::Some), &[], Entries::PerEdge);
         let all = Numbering::ball_larus(&dag).unwrap();
         if !(2..=60).contains(&all.paths()) {
             continue;
@@ -93,7 +93,7 @@ fn approximate_numbers_have_few_aliases() {
     let (mut preferential_aliases, mut found_aliases, mut optimal, mut seen) = (0, 0, 0, 0);
     for seed in 0..300 {
         let mut random = Random::new(seed);
-        let dag = Dag::new(&graph(&mut random, 6, 9, Cycles::None), &[], Entries::PerEdge);
+        let dag = Dag::new(&graph(&mut random, 6, 9, CycleKind::None), &[], Entries::PerEdge);
         let all = Numbering::ball_larus(&dag).unwrap();
         if !(4..=16).contains(&all.paths()) {
             continue;

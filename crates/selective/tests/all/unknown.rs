@@ -14,7 +14,7 @@ use trodden_selective::NumberOptions;
 use trodden_selective::plan::map_register_to_listed_counters;
 use trodden_selective::verify::VerifyBudget;
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{Cycles, forced_cuts, graph, plan_options};
+use trodden_testkit::graphs::{CycleKind, forced_cuts, graph, plan_options};
 
 type Counts = BTreeMap<u64, u64>;
 
@@ -96,7 +96,7 @@ fn regions_and_numbers_count_the_same_untested_paths() {
     let (mut preferential, mut selective) = (RecognitionCounts::default(), RecognitionCounts::default());
     for seed in 0..20_000 {
         let mut random = Random::new(seed ^ 0x99f0_11aa);
-        let graph = graph(&mut random, 10, 18, Cycles::Some);
+        let graph = graph(&mut random, 10, 18, CycleKind::Some);
         if !graph.out(graph.exit()).is_empty() || graph.exit().index() + 1 != graph.node_count() {
             continue;
         }

@@ -8,13 +8,13 @@ use trodden_selective::InterestingSet;
 use trodden_selective::verify::{VerifyBudget, VerifyFinding, VerifyMethod, verify};
 use trodden_selective::{Budget, NumberOptions, PathClass, number};
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{Cycles, graph};
+use trodden_testkit::graphs::{CycleKind, graph};
 
 const BUDGET_WITHOUT_ENUMERATION: VerifyBudget = VerifyBudget { paths: 0, states: 1_000_000, samples: 1_000 };
 
 fn random_case(random: &mut Random, nodes: u32, edges: u32, most: u64) -> (Dag, Numbering, InterestingSet) {
     loop {
-        let dag = Dag::new(&graph(random, nodes, edges, Cycles::None), &[], Entries::PerEdge);
+        let dag = Dag::new(&graph(random, nodes, edges, CycleKind::None), &[], Entries::PerEdge);
         let Ok(all) = Numbering::ball_larus(&dag) else { continue };
         if !(2..=most).contains(&all.paths()) {
             continue;

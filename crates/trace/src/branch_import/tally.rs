@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use trodden_binary::ProbedFunction;
-use trodden_profile::Losses;
+use trodden_profile::UnattributedBranches;
 
 /// Identifies a path by image, function and path number.
 pub type TallyPathKey = (usize, ProbedFunction, i64);
@@ -19,7 +19,7 @@ pub struct TallyPath {
 pub struct BranchPathTally {
     pub paths: HashMap<TallyPathKey, TallyPath>,
     pub whole_paths: u64,
-    pub losses: Losses,
+    pub losses: UnattributedBranches,
     /// Number of inconsistent or ambiguous block sequences by function.
     pub uncertain: BTreeMap<(usize, ProbedFunction), u64>,
 }

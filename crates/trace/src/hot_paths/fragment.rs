@@ -10,7 +10,7 @@ use crate::probe_graphs::ProbeGraphs;
 use trodden_binary::instruction::BranchInstruction;
 use trodden_binary::{BlockConnection, NumberStep, PlacedProbe, ProbeGraph, ProbedFunction};
 use trodden_flow::Edge;
-use trodden_profile::Losses;
+use trodden_profile::UnattributedBranches;
 use trodden_unit::probes::ProbeEvent;
 
 /// The index of an image, and one of its functions.
@@ -81,7 +81,7 @@ pub fn split_into_fragments(
     graphs: &mut ProbeGraphs,
     place: &impl Fn(u64) -> Option<FragmentLocation>,
     path: &HotPath,
-    losses: &mut Losses,
+    losses: &mut UnattributedBranches,
     found: &mut Vec<Fragment>,
 ) -> Result<(), ImportError> {
     let images = graphs.images;
@@ -203,7 +203,7 @@ impl FragmentBuilder {
         }
     }
 
-    fn handle_probe(&mut self, graph: &mut ProbeGraph, probe: &PlacedProbe, losses: &mut Losses) {
+    fn handle_probe(&mut self, graph: &mut ProbeGraph, probe: &PlacedProbe, losses: &mut UnattributedBranches) {
         let block = probe.probe.block;
         match probe.probe.event {
             ProbeEvent::Reach | ProbeEvent::End => {
@@ -243,7 +243,7 @@ impl FragmentBuilder {
         }
     }
 
-    fn count_lost_path(&self, connection: &BlockConnection, losses: &mut Losses) {
+    fn count_lost_path(&self, connection: &BlockConnection, losses: &mut UnattributedBranches) {
         let place = match connection {
             BlockConnection::Unique(_) => return,
             BlockConnection::Inferred(_) => &mut losses.inferred,

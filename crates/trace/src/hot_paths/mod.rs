@@ -19,7 +19,7 @@ use fragment::{Fragment, split_into_fragments};
 use join::{JoinedFragmentPaths, join};
 use remainders::assign_blocks_to_remainders;
 use trodden_binary::{AddressSpace, MappedFile, ProbedImage};
-use trodden_profile::{BranchSampling, Losses, Profile, Run, Sampling, SamplingSource};
+use trodden_profile::{BranchSampling, Profile, Run, Sampling, SamplingSource, UnattributedBranches};
 
 /// How a path of the detector ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub fn import_hot_paths(
     let place = |address: u64| space.resolve(0, address).find_map(|(image, at)| images[image].range_at(at).map(|range| (image, range, at)));
     let mut graphs = ProbeGraphs::new(&images);
     let mut found: Vec<Fragment> = Vec::new();
-    let (mut elsewhere, mut losses) = (0, Losses::default());
+    let (mut elsewhere, mut losses) = (0, UnattributedBranches::default());
     for path in paths {
         let before = found.len();
         split_into_fragments(&mut graphs, &place, path, &mut losses, &mut found)?;
@@ -102,7 +102,7 @@ pub fn import_hot_paths(
     Ok(HotPathImport { profile, whole, joined: together, without_beginning, without_end, elsewhere })
 }
 
-fn profile(images: &[ProbedImage], joined: JoinedFragmentPaths, losses: Losses, descriptors: u64, run: Run) -> Profile {
+fn profile(images: &[ProbedImage], joined: JoinedFragmentPaths, losses: UnattributedBranches, descriptors: u64, run: Run) -> Profile {
     let by_unit = group_by_unit(images, joined.paths.into_iter().filter(|(_, count)| *count > 0));
     let sampling = BranchSampling {
         source: SamplingSource::HotPaths,

@@ -5,7 +5,7 @@ use trodden_recording::branches::RecordedBranches;
 
 /// Branches for perf to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Branches {
+pub struct PerfBranchSelection {
     /// Which branches the hardware records.
     pub kind: RecordedBranches,
     /// perf's event; `None` selects the default event of the kind.
@@ -13,10 +13,10 @@ pub struct Branches {
 }
 
 /// Parses `records`, `trace`, or the name of an event to take branch records at.
-pub fn parse_branches(text: &str) -> Result<Branches, Infallible> {
+pub fn parse_branch_selection(text: &str) -> Result<PerfBranchSelection, Infallible> {
     Ok(match text {
-        "records" => Branches { kind: RecordedBranches::Records, event: None },
-        "trace" => Branches { kind: RecordedBranches::Trace, event: None },
-        event => Branches { kind: RecordedBranches::Records, event: Some(event.to_owned()) },
+        "records" => PerfBranchSelection { kind: RecordedBranches::Records, event: None },
+        "trace" => PerfBranchSelection { kind: RecordedBranches::Trace, event: None },
+        event => PerfBranchSelection { kind: RecordedBranches::Records, event: Some(event.to_owned()) },
     })
 }

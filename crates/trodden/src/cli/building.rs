@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use trodden_console::arguments::Parameters;
+use trodden_console::arguments::CountingArguments;
 use trodden_console::arguments::laboratory::{GuidedChoices, VariantChoices};
 use trodden_console::arguments::places::output_path;
 
@@ -21,13 +21,13 @@ Examples:
 
 CC, CXX and PATH point to the drivers, so builds may also call cc, gcc, clang, c++, g++ or clang++
 by name. Rust packages are built by `cargo trodden build`.")]
-pub struct Build {
+pub struct BuildArguments {
     /// Optimise each program as a whole (LTO), then instrument it.
     #[arg(long)]
     pub lto: bool,
     /// Counting options.
     #[command(flatten)]
-    pub parameters: Parameters,
+    pub parameters: CountingArguments,
     /// Build command and its arguments.
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -46,7 +46,7 @@ Examples:
 The build runs twice and must start from scratch each time, by itself or by --clean. Cargo builds in
 its own folder, target/trodden/pgo, which is emptied before each build. To use counts of other runs,
 build with `trodden build --pgo`, and pass `trodden export profdata` to clang's -fprofile-use.")]
-pub struct Pgo {
+pub struct PgoArguments {
     /// Shell command that runs $TRODDEN_PROGRAM on typical input (repeatable).
     #[arg(long, value_name = "COMMAND", required = true)]
     pub train: Vec<String>,
@@ -67,12 +67,12 @@ pub struct Pgo {
     pub command: Vec<OsString>,
 }
 
-/// Forms of the sets of paths that [`Instrument::interesting`] accepts.
-const INTERESTING_HELP: &str = "Count only these paths (repeatable): a profile, top:N[:PROFILE],
+/// Forms of the sets of paths that [`InstrumentArguments::interesting`] accepts.
+const INTERESTING_PATHS_HELP: &str = "Count only these paths (repeatable): a profile, top:N[:PROFILE],
 share:99%[:PROFILE], function:NAME, touch:FILE:LINES,
 through:FILE:LINE,.., paths:FILE or diff:REVISION";
 
-/// Forms of the sets of segments that [`Instrument::segments`] accepts.
+/// Forms of the sets of segments that [`InstrumentArguments::segments`] accepts.
 const SEGMENTS_HELP: &str = "Count segments across calls: those of RUN, top:N[:RUN],
 share:99%[:RUN], calls:RUN, or tested:RUN (all that start with
 a path of RUN up to a call)";
@@ -87,14 +87,14 @@ Examples:
 
 A residual variant writes its counts to the run store of the current folder, or to TRODDEN_OUTPUT.
 trodden must have linked the program with this unit cache (TRODDEN_CACHE) and kept its bitcode.")]
-pub struct Instrument {
+pub struct InstrumentArguments {
     /// Program or shared library.
     pub program: PathBuf,
     /// File for the variant.
     #[arg(short, long, value_name = "FILE", value_parser = output_path())]
     pub output: PathBuf,
-    /// Sets of paths to count; [`INTERESTING_HELP`] lists the forms.
-    #[arg(long, value_name = "SET", help = INTERESTING_HELP)]
+    /// Sets of paths to count; [`INTERESTING_PATHS_HELP`] lists the forms.
+    #[arg(long, value_name = "SET", help = INTERESTING_PATHS_HELP)]
     pub interesting: Vec<String>,
     /// Set of segments to count; [`SEGMENTS_HELP`] lists the forms.
     #[arg(long, value_name = "SET", help = SEGMENTS_HELP)]
@@ -117,7 +117,7 @@ pub struct Instrument {
     pub choices: VariantChoices,
     /// Counting options.
     #[command(flatten)]
-    pub parameters: Parameters,
+    pub parameters: CountingArguments,
 }
 
 /// What a program does after an untested or a watched path; the variable TRODDEN_ON_UNTESTED overrides it.

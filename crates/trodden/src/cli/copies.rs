@@ -9,13 +9,13 @@ use trodden_console::arguments::partition::parse_copies;
 /// A recording by several copies of a program, each of which counts a part of the paths.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Copies")]
-pub struct CopiesRecording {
+pub struct RecordCopiesArguments {
     /// Run K copies that count different paths, and merge their counts.
     #[arg(long, value_name = "K", value_parser = parse_copies, conflicts_with_all = ["burst", "every", "branches"])]
     pub copies: Option<usize>,
     /// Divide paths, edges, iterations or segments:SET.
-    #[arg(long, value_name = "WHAT", default_value = "paths", requires = "copies", value_parser = parse_division)]
-    pub divide: Division,
+    #[arg(long, value_name = "WHAT", default_value = "paths", requires = "copies", value_parser = parse_copy_division)]
+    pub divide: CopyDivision,
     /// Profile that guides the division [default: newest runs, or a sampled run].
     ///
     /// By default, up to four of the newest runs of the same build are used. If there are none, a sampled run is made first.
@@ -52,7 +52,7 @@ pub struct CopiesRecording {
 
 /// The work that is divided among the copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Division {
+pub enum CopyDivision {
     /// The counting of paths.
     Paths,
     /// The counting of edges. Each copy counts a part of a set of edges that determines all edge counts.
@@ -64,12 +64,12 @@ pub enum Division {
 }
 
 /// Parses the value of `--divide`.
-fn parse_division(text: &str) -> Result<Division, String> {
+fn parse_copy_division(text: &str) -> Result<CopyDivision, String> {
     match (text, text.split_once(':')) {
-        ("paths", _) => Ok(Division::Paths),
-        ("edges", _) => Ok(Division::Edges),
-        ("iterations", _) => Ok(Division::Iterations),
-        (_, Some(("segments", set))) if !set.is_empty() => Ok(Division::Segments(set.to_owned())),
+        ("paths", _) => Ok(CopyDivision::Paths),
+        ("edges", _) => Ok(CopyDivision::Edges),
+        ("iterations", _) => Ok(CopyDivision::Iterations),
+        (_, Some(("segments", set))) if !set.is_empty() => Ok(CopyDivision::Segments(set.to_owned())),
         _ => Err("expected paths, edges, iterations or segments:SET".into()),
     }
 }
@@ -80,8 +80,12 @@ mod tests {
 
     #[test]
     fn segment_set_may_contain_colons() {
-        assert_eq!(parse_division("segments:top:9:last~1"), Ok(Division::Segments("top:9:last~1".into())));
-        assert_eq!(parse_division("edges"), Ok(Division::Edges));
-        assert!(parse_division("segments").is_err() && parse_division("segments:").is_err() && parse_division("edges:1").is_err());
+        assert_eq!(parse_copy_division("segments:top:9:last~1"), Ok(CopyDivision::Segments("top:9:last~1".into())));
+        assert_eq!(parse_copy_division("edges"), Ok(CopyDivision::Edges));
+        assert!(
+            parse_copy_division("segments").is_err()
+                && parse_copy_division("segments:").is_err()
+                && parse_copy_division("edges:1").is_err()
+        );
     }
 }

@@ -4,32 +4,32 @@ use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use trodden_console::arguments::laboratory::CoverageChoices;
 use trodden_console::arguments::places::output_path;
-use trodden_stored::named::LAST;
+use trodden_stored::named::LAST_RUN_NAME;
 
 /// `trodden coverage`
 #[derive(Debug, Subcommand)]
-pub enum Coverage {
+pub enum CoverageCommand {
     /// Show how much of each file was executed: regions, functions, lines, branches, paths.
-    Report(CoverageReport),
+    Report(CoverageReportArguments),
     /// Show the sources with the count of each line and region, as text or HTML pages.
-    Show(CoverageShow),
+    Show(CoverageShowArguments),
 }
 
-impl Coverage {
+impl CoverageCommand {
     /// Returns the selection of source files.
     pub fn file_selection_mut(&mut self) -> &mut CoverageFileSelection {
         match self {
-            Coverage::Report(job) => &mut job.covered.files,
-            Coverage::Show(job) => &mut job.covered.files,
+            CoverageCommand::Report(job) => &mut job.covered.files,
+            CoverageCommand::Show(job) => &mut job.covered.files,
         }
     }
 }
 
 /// Profile and source files whose coverage is shown.
 #[derive(Debug, Args)]
-pub struct Covered {
+pub struct CoverageInputArguments {
     /// Profile: a file, run (12, last, last~1) or suite.
-    #[arg(default_value = LAST)]
+    #[arg(default_value = LAST_RUN_NAME)]
     pub profile: String,
     /// Selection of source files.
     #[command(flatten)]
@@ -71,10 +71,10 @@ Examples:
 The program must be built with `trodden build --coverage`, `trodden cc --trodden=coverage` or
 `cargo trodden build --coverage`. Paths are those of the optimised code. An untested combination is
 a path that no run took, although each of its edges was taken.")]
-pub struct CoverageReport {
+pub struct CoverageReportArguments {
     /// Profile and source files.
     #[command(flatten)]
-    pub covered: Covered,
+    pub covered: CoverageInputArguments,
     /// Show a row per function instead of per file.
     #[arg(long)]
     pub functions: bool,
@@ -93,7 +93,7 @@ pub struct CoverageReport {
     ///
     /// Example: lines=80,branches=70. Measures are lines, regions, functions and branches; `baseline` requires each line that the baseline
     /// executed.
-    #[arg(long, value_name = "MEASURE=PERCENT,..", value_delimiter = ',', value_parser = parse_threshold)]
+    #[arg(long, value_name = "MEASURE=PERCENT,..", value_delimiter = ',', value_parser = parse_coverage_threshold)]
     pub fail_under: Vec<CoverageThreshold>,
     /// Print JSON.
     #[arg(long)]
@@ -123,7 +123,7 @@ pub enum CoverageMeasure {
 }
 
 /// Parses one condition of `--fail-under`.
-fn parse_threshold(text: &str) -> Result<CoverageThreshold, String> {
+fn parse_coverage_threshold(text: &str) -> Result<CoverageThreshold, String> {
     if text == "baseline" {
         return Ok(CoverageThreshold::Baseline);
     }
@@ -143,10 +143,10 @@ Examples:
   trodden coverage show --conditions
   trodden coverage show tests --html pages && xdg-open pages/index.html
   trodden coverage show --function parse")]
-pub struct CoverageShow {
+pub struct CoverageShowArguments {
     /// Profile and source files.
     #[command(flatten)]
-    pub covered: Covered,
+    pub covered: CoverageInputArguments,
     /// Write HTML pages into this folder.
     #[arg(long, value_name = "FOLDER", value_parser = output_path())]
     pub html: Option<PathBuf>,
@@ -164,11 +164,11 @@ mod tests {
 
     #[test]
     fn thresholds_must_be_percentages_of_known_measures() {
-        assert_eq!(parse_threshold("lines=80"), Ok(CoverageThreshold::Share(CoverageMeasure::Lines, 80.0)));
-        assert_eq!(parse_threshold("branches=7.5%"), Ok(CoverageThreshold::Share(CoverageMeasure::Branches, 7.5)));
-        assert_eq!(parse_threshold("baseline"), Ok(CoverageThreshold::Baseline));
+        assert_eq!(parse_coverage_threshold("lines=80"), Ok(CoverageThreshold::Share(CoverageMeasure::Lines, 80.0)));
+        assert_eq!(parse_coverage_threshold("branches=7.5%"), Ok(CoverageThreshold::Share(CoverageMeasure::Branches, 7.5)));
+        assert_eq!(parse_coverage_threshold("baseline"), Ok(CoverageThreshold::Baseline));
         for wrong in ["", "80", "lines", "lines=", "lines=180", "lines=-1", "lines=NaN", "paths=50"] {
-            assert!(parse_threshold(wrong).is_err(), "{wrong}");
+            assert!(parse_coverage_threshold(wrong).is_err(), "{wrong}");
         }
     }
 }

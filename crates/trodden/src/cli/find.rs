@@ -2,7 +2,7 @@
 
 use clap::Args;
 use std::path::PathBuf;
-use trodden_stored::named::LAST;
+use trodden_stored::named::LAST_RUN_NAME;
 
 /// `trodden find`
 #[derive(Debug, Args)]
@@ -21,13 +21,13 @@ Adjacent places follow directly; `..` allows any blocks between them, `.. !PLACE
 `entry` or `head` says how the path starts; `exit`, `back` or `call` how it ends. !PLACE after all
 other places excludes PLACE from the whole path. & and | combine expressions. In a trace, a place is
 FUNCTION, FILE:LINE or 0xADDRESS.")]
-pub struct Find {
+pub struct FindArguments {
     /// Path expression; with --events: events separated by `;`; for a trace: PLACE [N].
     ///
     /// N selects the Nth execution of the place.
     pub expression: String,
     /// Profile, run, suite or trace; with --events: run, logs or text.
-    #[arg(default_value = LAST)]
+    #[arg(default_value = LAST_RUN_NAME)]
     pub file: PathBuf,
     /// Find events in a stream: FUNCTION:PATH, `enter FUNCTION`, `leave`.
     #[arg(long)]

@@ -9,14 +9,14 @@ use trodden_partition::PartitionStrategy;
 
 /// `trodden fleet`
 #[derive(Debug, Subcommand)]
-pub enum Fleet {
+pub enum FleetCommand {
     /// Make copies of a program for users; each copy counts a part of the paths.
     #[command(after_help = "\
 Examples:
   trodden fleet copies ./prog -k 8 -o parts
   trodden fleet copies ./prog -k 8 --weights last -o parts     divided by the counts of a run
   trodden fleet copies ./prog -k 8 -o parts --writes '/var/tmp/counts/%m-%p.raw'")]
-    Copies(FleetCopies),
+    Copies(FleetCopiesArguments),
     /// Write a report for sending: identities and counts of untested paths, nothing else.
     #[command(after_help = "\
 Examples:
@@ -28,7 +28,7 @@ which reports of the same user are recognised. It contains no command lines, no 
 files or functions, and no times. The text of --user should be random, since the hash of a
 guessable text can be guessed. Keep it on the machine:
   test -s user.id || head -c 16 /dev/urandom | od -An -tx1 > user.id")]
-    Pack(Pack),
+    Pack(FleetPackArguments),
     /// Aggregate reports: show how many users took each untested path.
     #[command(after_help = "\
 Examples:
@@ -39,12 +39,12 @@ Examples:
   trodden fleet aggregate inbox --copies parts            estimates for all users of copies
 
 Memory use does not depend on the number of reports; temporary files go to TMPDIR.")]
-    Aggregate(Aggregate),
+    Aggregate(FleetAggregateArguments),
 }
 
 /// `trodden fleet copies`
 #[derive(Debug, Args)]
-pub struct FleetCopies {
+pub struct FleetCopiesArguments {
     /// Instrumented program or shared library.
     pub program: PathBuf,
     /// Number of copies.
@@ -74,7 +74,7 @@ pub struct FleetCopies {
 
 /// `trodden fleet pack`
 #[derive(Debug, Args)]
-pub struct Pack {
+pub struct FleetPackArguments {
     /// Profiles, as in `trodden untested`.
     pub profiles: Vec<String>,
     /// Further known paths, as in `trodden untested` (repeatable).
@@ -93,7 +93,7 @@ pub struct Pack {
 
 /// `trodden fleet aggregate`
 #[derive(Debug, Args)]
-pub struct Aggregate {
+pub struct FleetAggregateArguments {
     /// Report files, or folders with files named *.field.
     #[arg(required = true, value_name = "FILE|FOLDER")]
     pub reports: Vec<PathBuf>,

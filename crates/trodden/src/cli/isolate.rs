@@ -15,7 +15,7 @@ Examples:
 
 Runs must be of the same build of one program; runs with an unknown exit status are left out. Use
 --failing for failed tests that exited with status 0.")]
-pub struct Isolate {
+pub struct IsolateArguments {
     /// Files, runs (12, last, last~1) or suites; a run failed if its exit status is not 0.
     pub runs: Vec<String>,
     /// Profiles of failing runs, whatever their exit status (repeatable).

@@ -19,7 +19,7 @@ const COMMAND_GROUPS: &[(&str, &[&str])] = &[
 ];
 
 /// Width of the column of command names.
-const NAME_COLUMN_WIDTH: usize = 13;
+const COMMAND_NAME_COLUMN_WIDTH: usize = 13;
 
 /// Returns the definition of the command line, with the grouped overview as its help.
 pub fn command_line() -> Command {
@@ -35,7 +35,7 @@ pub fn command_line() -> Command {
                 name => command.find_subcommand(name).and_then(Command::get_about).map(ToString::to_string).unwrap_or_default(),
             };
             let shown = if *name == "cc" { "cc, c++" } else { name };
-            let _ = writeln!(text, "  {shown:NAME_COLUMN_WIDTH$}{about}");
+            let _ = writeln!(text, "  {shown:COMMAND_NAME_COLUMN_WIDTH$}{about}");
         }
         text.push('\n');
     }

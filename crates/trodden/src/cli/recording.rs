@@ -1,7 +1,7 @@
 //! Syntax of the commands that store runs: `trodden record`, `import`.
 
-use super::branches::{Branches, parse_branches};
-use super::copies::CopiesRecording;
+use super::branches::{PerfBranchSelection, parse_branch_selection};
+use super::copies::RecordCopiesArguments;
 use anyhow::{Result, ensure};
 use clap::Args;
 use std::ffi::OsString;
@@ -17,7 +17,7 @@ use trodden_wire::stream::{DEFAULT_MAX_WAIT_MS, DEFAULT_REGIONS, MAX_LAST_EVENT_
 
 /// Destination of a run's profile.
 #[derive(Debug, Args)]
-pub struct Destination {
+pub struct ProfileDestinationArguments {
     /// Put the run into this suite.
     #[arg(long, value_name = "SUITE")]
     pub suite: Option<String>,
@@ -29,16 +29,16 @@ pub struct Destination {
     pub no_store: bool,
 }
 
-impl Destination {
+impl ProfileDestinationArguments {
     /// Checks the destination before the program runs. Fails if `--output` is a folder.
-    pub fn check(&self) -> Result<()> {
+    pub fn check_output_is_no_folder(&self) -> Result<()> {
         let Some(file) = &self.output else { return Ok(()) };
         ensure!(!file.is_dir(), "--output {} is a folder. Name a file, such as {0}/run.trodden", file.display());
         Ok(())
     }
 
     /// Converts to the type of the crate `trodden-recording`.
-    pub fn to_recording(&self) -> trodden_recording::ProfileDestination {
+    pub fn to_profile_destination(&self) -> trodden_recording::ProfileDestination {
         trodden_recording::ProfileDestination { suite: self.suite.clone(), output: self.output.clone(), no_store: self.no_store }
     }
 }
@@ -57,10 +57,10 @@ Examples:
 
 All processes of the command are counted. The exit status is the command's (128+N if signal N ended
 it). --suite follows processes with ptrace; scripts name tests by the variable TRODDEN_TEST.")]
-pub struct Record {
+pub struct RecordArguments {
     /// Destination of the profile.
     #[command(flatten)]
-    pub destination: Destination,
+    pub destination: ProfileDestinationArguments,
     /// Attach to a process, by PID, raw file or folder (repeatable).
     ///
     /// Its program must be built with --sample and started with TRODDEN_OUTPUT.
@@ -72,35 +72,35 @@ pub struct Record {
     pub time: Option<Duration>,
     /// Bursts of programs built with --sample.
     #[command(flatten)]
-    pub bursts: Bursts,
+    pub bursts: BurstScheduleArguments,
     /// Record branches with perf: records, trace or an EVENT of perf.
     ///
     /// The program must be built with --addresses. `records` (the default) are the most recent branches at each sample, `trace` are all
     /// branches, from Intel PT; EVENT takes records at another event of perf.
     #[arg(long, value_name = "KIND", num_args = 0..=1, require_equals = true, default_missing_value = "records",
-        conflicts_with_all = ["burst", "every"], value_parser = parse_branches)]
-    pub branches: Option<Branches>,
+        conflicts_with_all = ["burst", "every"], value_parser = parse_branch_selection)]
+    pub branches: Option<PerfBranchSelection>,
     /// Recording of streams.
     #[command(flatten)]
-    pub stream: RecordStream,
+    pub stream: StreamRecordingArguments,
     /// Command to run, with its arguments.
     #[arg(trailing_var_arg = true, required_unless_present = "attach", value_name = "COMMAND")]
     pub command: Vec<OsString>,
     /// Recording by several copies.
     #[command(flatten)]
-    pub copies: CopiesRecording,
+    pub copies: RecordCopiesArguments,
 }
 
-impl Record {
+impl RecordArguments {
     /// Converts the command and its destination to the type of the crate `trodden-recording`.
     pub fn to_recorded_command(&self) -> RecordedCommand {
-        RecordedCommand { command: self.command.clone(), destination: self.destination.to_recording() }
+        RecordedCommand { command: self.command.clone(), destination: self.destination.to_profile_destination() }
     }
 }
 
 /// The bursts in which a program built with `--sample` counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Args)]
-pub struct Bursts {
+pub struct BurstScheduleArguments {
     /// Length of a burst, such as 100us, 1ms or 2s [default: 500us].
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub burst: Option<Duration>,
@@ -109,14 +109,14 @@ pub struct Bursts {
     pub every: Option<Duration>,
 }
 
-impl Bursts {
+impl BurstScheduleArguments {
     /// Returns true if an option sets the bursts. Programs built with `--sample` count in bursts without these options, too.
-    pub fn are_given(&self) -> bool {
+    pub fn has_burst_options(&self) -> bool {
         self.burst.is_some() || self.every.is_some()
     }
 
     /// Converts to the type of the crate `trodden-recording`, with defaults for options that are not given.
-    pub fn to_recording(self) -> trodden_recording::BurstSchedule {
+    pub fn to_burst_schedule(self) -> trodden_recording::BurstSchedule {
         let (burst, period) = (self.burst.unwrap_or(Duration::from_micros(500)), self.every.unwrap_or(Duration::from_millis(10)));
         trodden_recording::BurstSchedule { burst, period }
     }
@@ -124,7 +124,7 @@ impl Bursts {
 
 /// Options for programs built with `--stream`.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
-pub struct RecordStream {
+pub struct StreamRecordingArguments {
     /// Keep each thread's complete stream (built with --stream).
     #[arg(long, conflicts_with_all = ["last", "burst", "every", "branches", "copies"])]
     pub whole_program: bool,
@@ -139,7 +139,7 @@ pub struct RecordStream {
     pub choices: StreamChoices,
 }
 
-impl RecordStream {
+impl StreamRecordingArguments {
     /// Converts to the options of the crate `trodden-recording` for complete streams, with defaults for options that are not given.
     pub fn to_stream_options(&self) -> StreamOptions {
         StreamOptions {
@@ -164,7 +164,7 @@ Examples:
 
 All files must be of the same kind. Branches from `perf script` need a program built with
 --addresses (for others, use `trodden simulate --from`); their counts are marked as estimates.")]
-pub struct Import {
+pub struct ImportArguments {
     /// Raw files, stream files, or folders of them; a trace; `perf script` text (- for stdin).
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
@@ -173,5 +173,5 @@ pub struct Import {
     pub program: Vec<PathBuf>,
     /// Destination of the profile.
     #[command(flatten)]
-    pub destination: Destination,
+    pub destination: ProfileDestinationArguments,
 }

@@ -16,7 +16,7 @@ Examples:
 Runs are stored in the folder .trodden of the current folder, or where TRODDEN_RUNS points
 (`trodden info` shows the place). To merge runs of several machines, use `record -o FILE`
 on each, then `trodden merge`.")]
-pub struct Runs {
+pub struct RunsArguments {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
@@ -55,7 +55,7 @@ Examples:
   trodden merge -o nightly.trodden nightly
 
 Each machine writes its profile with `trodden record -o FILE`.")]
-pub struct Merge {
+pub struct MergeArguments {
     /// File for the merged profile.
     #[arg(short, long, value_name = "FILE", value_parser = output_path())]
     pub output: PathBuf,
@@ -78,7 +78,7 @@ Examples:
   trodden diff --sequence 12 13                    streams of two runs, aligned by calls
 
 Exit status: 2 if the files cannot be compared; with --fail, 1 if they differ; otherwise 0.")]
-pub struct Diff {
+pub struct DiffArguments {
     /// First profile, run, suite, trace, or logs of a stream.
     pub before: PathBuf,
     /// Second file, of the same kind.
@@ -125,7 +125,7 @@ Examples:
   trodden info                      where the run store and the unit cache are
   trodden info ./prog
   trodden info --json ./prog        with all units, and all functions that are not counted")]
-pub struct Info {
+pub struct InfoArguments {
     /// Instrumented program or library; profile, run, or logs of streams.
     pub file: Option<PathBuf>,
     /// Print JSON.
@@ -142,7 +142,7 @@ Examples:
 
 A unit is a compiled source file. The unit cache keeps the map and the bitcode of each unit, in case
 the program is stripped of them, and the inputs that `trodden instrument` links again.")]
-pub struct Cache {
+pub struct CacheArguments {
     /// Remove files that were neither read nor written for this number of days.
     #[arg(long, value_name = "DAYS")]
     pub prune: Option<u32>,

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use std::path::PathBuf;
-use trodden_stored::named::LAST;
+use trodden_stored::named::LAST_RUN_NAME;
 
 /// `trodden segments`
 #[derive(Debug, Args)]
@@ -16,9 +16,9 @@ Examples:
 A segment is a caller's path up to a call, then the callee's path; a segment of depth K crosses K
 calls. Record a run with `record --whole-program`, or a program made by `instrument --segments`. For
 programs made by `instrument --segments tested:RUN`, `trodden untested` shows untested segments.")]
-pub struct Segments {
+pub struct SegmentsArguments {
     /// Run (12, last, last~1), suite or profile; logs of a stream; events as text.
-    #[arg(default_value = LAST)]
+    #[arg(default_value = LAST_RUN_NAME)]
     pub file: PathBuf,
     /// Number of calls in a segment.
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]

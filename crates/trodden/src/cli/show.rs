@@ -18,7 +18,7 @@ The last steps before a crash need a program built with --stream and --flight-re
 
 A place in a trace is a function (its call), FILE:LINE, 0xADDRESS or #NUMBER of a block. A number N
 after a place selects its Nth execution.")]
-pub struct Show {
+pub struct ShowArguments {
     /// Run of `record --whole-program` or its logs; stream files or folders of them; a trace.
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,

@@ -3,10 +3,10 @@
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use trodden_analysis::advise::AdviceKind;
-use trodden_console::arguments::choices::by_spelling;
+use trodden_console::arguments::choices::parser_by_spelling;
 use trodden_console::arguments::laboratory::{CoverageChoices, ReportChoices};
 use trodden_report::PathMeasure;
-use trodden_stored::named::LAST;
+use trodden_stored::named::LAST_RUN_NAME;
 
 /// `trodden report`
 #[derive(Debug, Args)]
@@ -21,11 +21,11 @@ Examples:
 
 Paths are ordered by executed instructions. For time, build with `--events tsc` and use
 --measure events.")]
-pub struct Report {
+pub struct ReportArguments {
     /// Profile, run (12, last, last~1), suite, trace or recording of waits.
     ///
     /// OTF2, CTF, Chrome and perf traces of other tools are read as recordings of waits.
-    #[arg(default_value = LAST)]
+    #[arg(default_value = LAST_RUN_NAME)]
     pub file: PathBuf,
     /// Profiles: only functions with this name or matching this regex.
     #[arg(long, short, value_name = "NAME")]
@@ -33,7 +33,7 @@ pub struct Report {
     /// Profiles: quantity that percentages refer to.
     ///
     /// The default is `instructions`.
-    #[arg(long, value_parser = by_spelling::<PathMeasure>())]
+    #[arg(long, value_parser = parser_by_spelling::<PathMeasure>())]
     pub measure: Option<PathMeasure>,
     /// Maximum paths or causes, 0 for all [default: 10; JSON: all].
     #[arg(long, value_name = "N")]
@@ -76,11 +76,11 @@ fn parse_prediction(text: &str) -> Result<(String, f64), String> {
 Examples:
   trodden annotate main                    its hottest path
   trodden annotate parse --path 17 last~1")]
-pub struct Annotate {
+pub struct AnnotateArguments {
     /// Name of the function, or a regular expression.
     pub function: String,
     /// Profile: a file, run (12, last, last~1) or suite.
-    #[arg(default_value = LAST)]
+    #[arg(default_value = LAST_RUN_NAME)]
     pub profile: String,
     /// Number of the path [default: the path with the most executed instructions].
     #[arg(long, value_name = "N")]
@@ -92,7 +92,7 @@ pub struct Annotate {
 
 /// A format for other tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum ExportFormat {
     /// Folded stacks for flame graphs; profiles and traces.
     Folded,
     /// Profile for pprof.
@@ -138,11 +138,11 @@ Examples:
 `folded` is for flamegraph.pl, inferno and speedscope, `pprof` for pprof and speedscope, `lcov` for
 genhtml, `chrome` for Perfetto; `trodden help export` explains each format. A trace has no clock:
 its exports use the number of executed blocks as time.")]
-pub struct Export {
+pub struct ExportArguments {
     /// Format.
-    pub format: Format,
+    pub format: ExportFormat,
     /// Profile, run (12, last, last~1), suite, trace or recording of waits.
-    #[arg(default_value = LAST)]
+    #[arg(default_value = LAST_RUN_NAME)]
     pub file: PathBuf,
     /// File to write [default: standard output].
     #[arg(short, long, value_name = "FILE")]
@@ -170,7 +170,7 @@ pub struct Export {
     #[arg(skip)]
     pub choices: CoverageChoices,
     /// folded, pprof, json, html: measured quantity [default: instructions].
-    #[arg(long, value_parser = by_spelling::<PathMeasure>())]
+    #[arg(long, value_parser = parser_by_spelling::<PathMeasure>())]
     pub measure: Option<PathMeasure>,
     /// known: write a TRODDEN_KNOWN file for this residual program.
     ///
@@ -196,15 +196,15 @@ Examples:
 
 Savings are upper bounds, in percent of all executed instructions; findings below 0.05% are left
 out. The time saved is smaller: measure it.")]
-pub struct Advise {
+pub struct AdviseArguments {
     /// Profile: a file, run (12, last, last~1) or suite.
-    #[arg(default_value = LAST)]
+    #[arg(default_value = LAST_RUN_NAME)]
     pub profile: String,
     /// Only functions with this name or matching this regular expression.
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,
     /// Only findings of this kind (repeatable).
-    #[arg(long, value_parser = by_spelling::<AdviceKind>())]
+    #[arg(long, value_parser = parser_by_spelling::<AdviceKind>())]
     pub kind: Vec<AdviceKind>,
     /// Maximum number of findings, 0 for all [default: 10; JSON, SARIF: all].
     #[arg(long, value_name = "N")]

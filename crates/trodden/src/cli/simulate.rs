@@ -18,7 +18,7 @@ file for the report. A table is ENTRIESxASSOCIATIVITY[,INDEX][,REPLACEMENT]: the
 xor, fold or mix, the replacement lfu, lru, random, space-saving, rap or decay; the default is
 512x4,xor,lfu. The laboratory program has more options: `trodden-lab simulate`.
 Exit status: the program's (128+N if signal N ended it), 0 for recordings, 2 if trodden failed.")]
-pub struct Simulate {
+pub struct SimulateArguments {
     /// Options that `trodden-lab simulate` has, too.
     #[command(flatten)]
     pub options: SimulateOptions,

@@ -3,18 +3,18 @@
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use trodden_console::arguments::choices::{Choice, one_of};
+use trodden_console::arguments::choices::{ArgumentChoice, parser_of_choices};
 use trodden_report::suite::SuiteCost;
 
 /// `trodden suite`
 #[derive(Debug, Subcommand)]
 pub enum SuiteCommand {
     /// Run tests, and store each as a separate run.
-    Run(SuiteRun),
+    Run(SuiteRunArguments),
     /// List the suites, the tests of a suite, or the tests that can be left out.
-    List(SuiteList),
+    List(SuiteListArguments),
     /// Order tests by the new paths or lines they execute, or by the changed code.
-    Order(SuiteOrder),
+    Order(SuiteOrderArguments),
     /// Record each test of a Rust test binary as a separate run; cargo calls this for `suite run --cargo`.
     #[command(hide = true)]
     Step {
@@ -41,12 +41,12 @@ Examples:
 
 All processes of a test belong to its run. A line of --commands may start with the test's name and a
 tab. The exit status is 1 if a test failed. For scripts and `make check`, use `record --suite`.")]
-pub struct SuiteRun {
+pub struct SuiteRunArguments {
     /// Name of the suite.
     pub suite: String,
     /// Source of the tests.
     #[command(flatten)]
-    pub source: SuiteSource,
+    pub source: TestListSource,
     /// Number of tests running at a time.
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     pub jobs: u16,
@@ -58,7 +58,7 @@ pub struct SuiteRun {
 /// Source of tests.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
-pub struct SuiteSource {
+pub struct TestListSource {
     /// File with one shell command per line (- for standard input).
     #[arg(long, value_name = "FILE")]
     pub commands: Option<PathBuf>,
@@ -75,7 +75,7 @@ pub struct SuiteSource {
 
 /// Selection of functions; by default all that the tests execute.
 #[derive(Debug, Default, Args)]
-pub struct SuiteFunctions {
+pub struct SuiteFunctionSelection {
     /// Only functions with this name or matching this regular expression.
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,
@@ -100,23 +100,23 @@ Examples:
 Without the redundant tests, the suite takes the same paths. The search for the smallest (=time:
 fastest) set of other tests is exact; after 10 seconds, the best set so far and a lower bound are
 printed.")]
-pub struct SuiteList {
+pub struct SuiteListArguments {
     /// Name of the suite [default: list all suites].
     pub suite: Option<String>,
     /// List tests that can be left out together, maximising their number or time.
     #[arg(long, value_name = "BY", num_args = 0..=1, require_equals = true, default_missing_value = "tests")]
-    #[arg(requires = "suite", value_parser = one_of(SUITE_COSTS))]
+    #[arg(requires = "suite", value_parser = parser_of_choices(SUITE_COST_CHOICES))]
     pub redundant: Option<SuiteCost>,
     /// Selection of functions.
     #[command(flatten)]
-    pub functions: SuiteFunctions,
+    pub functions: SuiteFunctionSelection,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
 }
 
 /// Costs of a set of tests.
-const SUITE_COSTS: [Choice<SuiteCost>; 2] =
+const SUITE_COST_CHOICES: [ArgumentChoice<SuiteCost>; 2] =
     [(SuiteCost::Tests, "tests", "Number of tests"), (SuiteCost::Time, "time", "Total time of the tests")];
 
 /// `trodden suite order`
@@ -131,15 +131,15 @@ Examples:
 
 Changed lines are looked up in the old sources, from which the tested program was built. With --by
 lines, the JSON has the lines that each test adds.")]
-pub struct SuiteOrder {
+pub struct SuiteOrderArguments {
     /// Name of the suite.
     pub suite: String,
     /// Selection of functions.
     #[command(flatten)]
-    pub functions: SuiteFunctions,
+    pub functions: SuiteFunctionSelection,
     /// Criterion for the order.
-    #[arg(long, value_parser = one_of(TEST_ORDERS), default_value = "paths")]
-    pub by: TestValue,
+    #[arg(long, value_parser = parser_of_choices(TEST_ORDER_CHOICES), default_value = "paths")]
+    pub by: TestOrderCriterion,
     /// Put tests first that execute lines changed since COMMIT or in DIFF.
     ///
     /// DIFF is a file with a unified diff, or `-` for standard input.
@@ -161,7 +161,7 @@ pub struct SuiteOrder {
 
 /// The value that tests are ordered by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TestValue {
+pub enum TestOrderCriterion {
     /// The number of new paths.
     Paths,
     /// The number of new paths per second.
@@ -171,8 +171,8 @@ pub enum TestValue {
 }
 
 /// Values that tests are ordered by.
-const TEST_ORDERS: [Choice<TestValue>; 3] = [
-    (TestValue::Paths, "paths", "New paths"),
-    (TestValue::Rate, "rate", "New paths per second"),
-    (TestValue::Lines, "lines", "New lines, then new paths; for programs built with --coverage"),
+const TEST_ORDER_CHOICES: [ArgumentChoice<TestOrderCriterion>; 3] = [
+    (TestOrderCriterion::Paths, "paths", "New paths"),
+    (TestOrderCriterion::Rate, "rate", "New paths per second"),
+    (TestOrderCriterion::Lines, "lines", "New lines, then new paths; for programs built with --coverage"),
 ];

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
-use trodden_console::arguments::choices::{Choice, one_of};
+use trodden_console::arguments::choices::{ArgumentChoice, parser_of_choices};
 use trodden_console::arguments::engines::{EngineChoice, parse_engine};
 use trodden_console::arguments::laboratory::TraceChoices;
 use trodden_console::arguments::places::output_path;
@@ -13,9 +13,9 @@ use trodden_trace::CollectorKind;
 
 /// `trodden trace`
 #[derive(Debug, Subcommand)]
-pub enum Trace {
+pub enum TraceCommand {
     /// Record the exact trace of a program or of a running process.
-    Record(Box<TraceRecord>),
+    Record(Box<TraceRecordArguments>),
     /// Execute some of the runs of `trace record` on another machine.
     #[command(hide = true)]
     Work {
@@ -27,7 +27,7 @@ pub enum Trace {
 }
 
 /// Returns the collectors that `--collector` can select, with descriptions.
-fn collector_choices() -> Vec<Choice<CollectorKind>> {
+fn collector_choices() -> Vec<ArgumentChoice<CollectorKind>> {
     let choices = CollectorKind::ALL.into_iter().filter_map(|kind| {
         let about = match kind {
             CollectorKind::Trampolines => "Patch jumps to recording copies of blocks into the program's memory",
@@ -44,7 +44,7 @@ fn collector_choices() -> Vec<Choice<CollectorKind>> {
 
 /// A property of the environment that is the same in all runs of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum RepeatPart {
+pub enum RepeatedRunProperty {
     /// Addresses (no randomisation).
     Addresses,
     /// Clocks.
@@ -71,7 +71,7 @@ By default, the program runs once, as it would without trodden. With --runs, all
 arguments, environment, folder and standard input; time, random numbers and process IDs are replayed
 from an extra first run. If two runs diverge, trodden shows where.
 Exit status: the program's (128+N if signal N ended it).")]
-pub struct TraceRecord {
+pub struct TraceRecordArguments {
     /// Number of runs; if there are several, each observes a part of the blocks.
     #[arg(short = 'k', long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub runs: u32,
@@ -88,10 +88,10 @@ pub struct TraceRecord {
     #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
     pub duration: Option<Duration>,
     /// End the trace after this many bytes in a run (suffixes k, M, G).
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_byte_size)]
     pub max_size: Option<u64>,
     /// How to observe blocks [default: trampolines if possible].
-    #[arg(long, value_parser = one_of(collector_choices()))]
+    #[arg(long, value_parser = parser_of_choices(collector_choices()))]
     pub collector: Option<CollectorKind>,
     /// Also trace this library: libz, libz.so.1 or a path (repeatable).
     ///
@@ -103,7 +103,7 @@ pub struct TraceRecord {
     pub opaque: Vec<String>,
     /// Let this property vary between runs (repeatable).
     #[arg(long, value_enum, value_name = "WHAT")]
-    pub no_repeat: Vec<RepeatPart>,
+    pub no_repeat: Vec<RepeatedRunProperty>,
     /// Give each run after the first a fresh copy of the working folder.
     #[arg(long, conflicts_with = "pid")]
     pub fresh_folder: bool,
@@ -124,7 +124,7 @@ pub struct TraceRecord {
 }
 
 /// Parses a number of bytes, with an optional suffix for a power of 1024.
-fn parse_size(text: &str) -> Result<u64, String> {
+fn parse_byte_size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_alphabetic());
     let factor = match text[digits.len()..].to_ascii_lowercase().as_str() {
         "" | "b" => 1u64,
@@ -145,8 +145,8 @@ mod tests {
 
     #[test]
     fn size_suffixes_are_powers_of_1024() {
-        let sizes = ["12", "3k", "2M", "1GiB"].map(parse_size);
+        let sizes = ["12", "3k", "2M", "1GiB"].map(parse_byte_size);
         assert_eq!(sizes, [Ok(12), Ok(3072), Ok(2 << 20), Ok(1 << 30)]);
-        assert!(parse_size("3x").is_err() && parse_size("").is_err() && parse_size("99999999999G").is_err());
+        assert!(parse_byte_size("3x").is_err() && parse_byte_size("").is_err() && parse_byte_size("99999999999G").is_err());
     }
 }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use std::path::PathBuf;
-use trodden_console::arguments::choices::{Choice, one_of};
+use trodden_console::arguments::choices::{ArgumentChoice, parser_of_choices};
 use trodden_report::residual::UntestedOrder;
 
 /// `trodden untested`
@@ -18,7 +18,7 @@ Examples:
 A residual program (built with --residual) knows the tested paths and counts only others; --known
 adds tested paths without a rebuild. The JSON also has untested edges, and the lines and branches of
 each path in order, for test generators.")]
-pub struct Untested {
+pub struct UntestedArguments {
     /// Field profiles: files, runs, suites, raw files [default: counts of residual programs here].
     ///
     /// By default, these are the counts that residual programs wrote into the run store.
@@ -33,7 +33,7 @@ pub struct Untested {
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
     /// Order of the paths [default: failures if a run failed, else count].
-    #[arg(long, value_parser = one_of(UNTESTED_ORDERS))]
+    #[arg(long, value_parser = parser_of_choices(UNTESTED_ORDER_CHOICES))]
     pub by: Option<UntestedOrder>,
     /// Exit with status 1 if there is an untested path or segment.
     #[arg(long)]
@@ -50,7 +50,7 @@ pub struct Untested {
 }
 
 /// Orders of untested paths.
-const UNTESTED_ORDERS: [Choice<UntestedOrder>; 4] = [
+const UNTESTED_ORDER_CHOICES: [ArgumentChoice<UntestedOrder>; 4] = [
     (UntestedOrder::Count, "count", "Most executions first"),
     (UntestedOrder::Newest, "newest", "Most recently discovered first"),
     (UntestedOrder::Runs, "runs", "Executed by most runs first"),

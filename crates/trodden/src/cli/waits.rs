@@ -8,7 +8,7 @@ use trodden_console::arguments::places::output_path;
 
 /// `trodden waits`
 #[derive(Debug, Subcommand)]
-pub enum Waits {
+pub enum WaitsCommand {
     /// Run an unmodified program and record which ranks or threads wait for which.
     #[command(after_help = "\
 Examples:
@@ -18,12 +18,12 @@ Examples:
 The recording is a folder with files for each process; if a process crashes or is killed, its files
 are complete up to that moment. Programs must use the shared C library, and MPI programs a shared
 MPI library (Open MPI or MPICH).")]
-    Record(WaitsRecord),
+    Record(WaitsRecordArguments),
 }
 
 /// `trodden waits record`
 #[derive(Debug, Args)]
-pub struct WaitsRecord {
+pub struct WaitsRecordArguments {
     /// Folder for the recording (%p: PID, %h: host).
     #[arg(short, long, value_name = "FOLDER", default_value = "trodden.waits", value_parser = output_path())]
     pub output: PathBuf,

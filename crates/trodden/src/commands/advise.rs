@@ -1,9 +1,9 @@
 //! `trodden advise`: suggests optimisations based on a profile's paths. `trodden_analysis::advise` finds them, `trodden-report` formats
 //! them.
 
-use crate::cli::{Advise, Color};
+use crate::cli::{AdviseArguments, Color};
 use crate::commands::remarks;
-use crate::context::context;
+use crate::context::driver_context;
 use crate::notes::{list_names, note};
 use crate::output;
 use crate::rust_sources;
@@ -15,29 +15,29 @@ use trodden_analysis::advise::AdviceKind;
 use trodden_analysis::sequences::IterationPattern;
 use trodden_driver::properties::{self, KnownProperties};
 use trodden_report::advice::{AdviceSelection, json, sarif, text};
-use trodden_report::sarif::append;
+use trodden_report::sarif::append_sarif_log;
 use trodden_report::sequences::in_report;
-use trodden_report::{Function, SourceCache, View};
+use trodden_report::{Function, ProfileView, SourceCache};
 use trodden_stored::named;
 use trodden_unit::{Identity, UnitMap};
 
-pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
-    let selection = advice_selection(job)?;
-    let profile = named::load(&job.profile)?;
-    let view = View::from_profile(&profile);
-    let provider = rust_sources::sources(&source_folders(), &profile.run.directory);
+pub fn run(job: &AdviseArguments, color: Color) -> Result<ExitCode> {
+    let selection = build_advice_selection(job)?;
+    let profile = named::load_profile(&job.profile)?;
+    let view = ProfileView::from_profile(&profile);
+    let provider = rust_sources::read_project_or_toolchain_source(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let known = match selection.includes(AdviceKind::Redundant) {
-        true => properties::collect(context(), units_of_functions(&selection.functions(&view)?))?,
+        true => properties::collect(driver_context(), units_of_functions(&selection.functions(&view)?))?,
         false => KnownProperties::default(),
     };
-    let advice = selection.advise(&view, &|function| known.get(function.unit.unit, function.map))?;
+    let advice = selection.advise(&view, &|function| known.properties_of_function(function.unit.unit, function.map))?;
     // Loop patterns need the order of iterations, which only a recorded sequence contains.
     let patterns = if selection.includes(AdviceKind::Loop) { find_iteration_patterns(job)? } else { Vec::new() };
     if let Some(file) = &job.sarif {
         let mut log = sarif::write_advice(&advice, &sources);
         if !patterns.is_empty() {
-            append(&mut log, sarif::write_alternating_iterations(&view, &in_report::alternating_iterations(&patterns), &sources));
+            append_sarif_log(&mut log, sarif::write_alternating_iterations(&view, &in_report::alternating_iterations(&patterns), &sources));
         }
         output::write_report(file, &output::json_text(&log)?, "the findings are")?;
     } else if job.json {
@@ -49,7 +49,7 @@ pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
         in_report::write_advice(&mut report, &patterns)?;
         output::print_text(&String::from_utf8_lossy(&report))?;
     }
-    remarks::report_missing(&view, &sources);
+    remarks::warn_of_missing_sources(&view, &sources);
     note_missing_bitcode(&known, &advice.without_bitcode);
     Ok(ExitCode::SUCCESS)
 }
@@ -67,7 +67,7 @@ fn note_missing_bitcode(known: &KnownProperties, functions: &[&Function]) {
 }
 
 /// Returns repeating patterns of loop iterations. Empty if the run has no stream.
-fn find_iteration_patterns(job: &Advise) -> Result<Vec<IterationPattern>> {
+fn find_iteration_patterns(job: &AdviseArguments) -> Result<Vec<IterationPattern>> {
     let Some(sequence) = in_report::load_busiest_thread(&job.profile, &folders()) else { return Ok(Vec::new()) };
     let mut patterns = sequence.patterns()?;
     patterns.retain(|p| job.function.as_ref().is_none_or(|f| p.function == *f));
@@ -75,7 +75,7 @@ fn find_iteration_patterns(job: &Advise) -> Result<Vec<IterationPattern>> {
     Ok(patterns)
 }
 
-fn advice_selection(job: &Advise) -> Result<AdviceSelection> {
+fn build_advice_selection(job: &AdviseArguments) -> Result<AdviceSelection> {
     Ok(AdviceSelection {
         function: job.function.clone(),
         kinds: job.kind.clone(),

@@ -1,14 +1,14 @@
 //! `trodden cache`: shows and prunes the unit cache, which has the maps, bitcode and link recipes of builds.
 
-use crate::cli::Cache;
-use crate::context::context;
+use crate::cli::CacheArguments;
+use crate::context::driver_context;
 use anyhow::Result;
 use std::io::Write;
 use std::process::ExitCode;
-use trodden_driver::store_size::{Size, measure_folders};
+use trodden_driver::store_size::{CacheSize, measure_folders};
 
-pub fn run(job: &Cache) -> Result<ExitCode> {
-    let store = context().store()?;
+pub fn run(job: &CacheArguments) -> Result<ExitCode> {
+    let store = driver_context().store()?;
     let mut out = crate::output::text_writer();
     writeln!(out, "{}", store.root().display())?;
     for part in measure_folders(&store, job.prune) {
@@ -21,6 +21,6 @@ pub fn run(job: &Cache) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn format_size(size: Size) -> String {
+fn format_size(size: CacheSize) -> String {
     format!("{:>8} files, {:>9.1} MB", size.files, size.bytes as f64 / 1e6)
 }

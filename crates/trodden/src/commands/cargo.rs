@@ -1,8 +1,8 @@
 //! `cargo trodden`, and the roles that this program plays for cargo and rustc.
 
 use super::coverage;
-use crate::cli::{Bursts, Parameters};
-use crate::context::context;
+use crate::cli::{BurstScheduleArguments, CountingArguments};
+use crate::context::driver_context;
 use crate::output;
 use crate::surroundings::recording_context;
 use anyhow::Result;
@@ -48,10 +48,10 @@ Examples:
 
 /// Runs the command, or acts as rustc's wrapper or linker if cargo or rustc calls this program.
 pub fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
-    match context().variable(rust::ROLE_VARIABLE).and_then(OsStr::to_str) {
-        Some(rust::WRAPPER_ROLE) => return rust::run_rustc(context(), arguments, &mut io::stdout()),
+    match driver_context().variable(rust::ROLE_VARIABLE).and_then(OsStr::to_str) {
+        Some(rust::WRAPPER_ROLE) => return rust::run_rustc(driver_context(), arguments, &mut io::stdout()),
         Some(role @ (rust::LINKER_ROLE | rust::CRATE_LINKER_ROLE | rust::TEST_LINKER_ROLE)) => {
-            return rust::run_linker(context(), role, arguments);
+            return rust::run_linker(driver_context(), role, arguments);
         }
         _ => {}
     }
@@ -62,20 +62,21 @@ pub fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
         output::print(HELP_TEXT.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     };
-    cargo::check_verb(verb)?;
+    cargo::check_cargo_verb(verb)?;
     let typed = ["cargo", "trodden"].into_iter().map(OsString::from).chain(arguments.iter().cloned()).collect();
-    let settings = take_settings(&mut arguments)?;
-    let scope = InstrumentedScope { dependencies: take_flag(&mut arguments, "--dependencies"), std: take_flag(&mut arguments, "--std") };
-    let own = settings.clone().or(experiment::from_environment(context())?);
+    let settings = extract_instrumentation_settings(&mut arguments)?;
+    let scope =
+        InstrumentedScope { dependencies: remove_flag(&mut arguments, "--dependencies"), std: remove_flag(&mut arguments, "--std") };
+    let own = settings.clone().or(experiment::from_environment(driver_context())?);
     match own.observe {
         // Streams and branches are stored as one run per program, so `record_tests`, which makes one run of all processes, does not apply.
-        Some(Observe::Stream | Observe::Addresses | Observe::Trace) => cargo::run(context(), arguments, settings, scope),
-        observe => match cargo::command_for_tests(context(), &arguments, &settings, scope)? {
+        Some(Observe::Stream | Observe::Addresses | Observe::Trace) => cargo::run(driver_context(), arguments, settings, scope),
+        observe => match cargo::command_for_tests(driver_context(), &arguments, &settings, scope)? {
             Some(tests) => {
                 let covered = (observe == Some(Observe::Coverage)).then_some(scope);
                 record_tests(tests, typed, &arguments, covered)
             }
-            None => cargo::run(context(), arguments, settings, scope),
+            None => cargo::run(driver_context(), arguments, settings, scope),
         },
     }
 }
@@ -95,16 +96,16 @@ fn record_tests(tests: CargoCommand, typed: Vec<OsString>, arguments: &[OsString
         images: tests.images,
         destination: ProfileDestination { suite: Some(suite.to_owned()), ..ProfileDestination::default() },
     };
-    let bursts = Bursts { burst: None, every: None };
-    let (status, is_recorded) = record::run_through_runner(what, bursts.to_recording(), &recording_context())?;
+    let bursts = BurstScheduleArguments { burst: None, every: None };
+    let (status, is_recorded) = record::run_through_runner(what, bursts.to_burst_schedule(), &recording_context())?;
     if let Some(scope) = covered.filter(|_| is_recorded) {
-        coverage::report_last(scope.dependencies)?;
+        coverage::report_coverage_of_last_run(scope.dependencies)?;
     }
     Ok(status)
 }
 
 /// Removes an option that has no value from the arguments before `--`. Returns true if the option was there.
-fn take_flag(arguments: &mut Vec<OsString>, option: &str) -> bool {
+fn remove_flag(arguments: &mut Vec<OsString>, option: &str) -> bool {
     let end = arguments.iter().position(|a| a == "--").unwrap_or(arguments.len());
     let rest = arguments.split_off(end);
     let before = arguments.len();
@@ -115,10 +116,10 @@ fn take_flag(arguments: &mut Vec<OsString>, option: &str) -> bool {
 }
 
 /// Removes trodden's own options from the arguments before `--` and returns them as settings.
-pub fn take_settings(arguments: &mut Vec<OsString>) -> Result<Settings> {
+pub fn extract_instrumentation_settings(arguments: &mut Vec<OsString>) -> Result<Settings> {
     let end = arguments.iter().position(|a| a == "--").unwrap_or(arguments.len());
     let rest = arguments.split_off(end);
-    let parameters = Parameters::extract_from(arguments)?;
+    let parameters = CountingArguments::extract_from(arguments)?;
     arguments.extend(rest);
     Ok(parameters.settings())
 }
@@ -131,7 +132,7 @@ mod tests {
     fn own_options_are_removed_and_cargo_options_remain() {
         let text = "run --release --pgo --weights w --bin x --events=tsc --sample -- --release --pgo";
         let mut arguments = text.split(' ').map(OsString::from).collect();
-        let settings = take_settings(&mut arguments).unwrap();
+        let settings = extract_instrumentation_settings(&mut arguments).unwrap();
         assert_eq!(arguments, ["run", "--release", "--bin", "x", "--", "--release", "--pgo"].map(OsString::from));
         assert_eq!(settings.to_string(), "when=bursts observe=edge-profile events=tsc weights=w");
     }

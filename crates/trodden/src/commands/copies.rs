@@ -1,7 +1,7 @@
 //! `trodden record --copies K`, `trodden repeatable`, and the hidden `trodden copy`. `trodden_recording::copies` does the work.
 
-use crate::cli::{COPY_STRATEGIES, CopiesRecording, Division, HITS, Record, word_for};
-use crate::context::context;
+use crate::cli::{COPY_STRATEGY_CHOICES, CopyDivision, HIT_MEASURE_CHOICES, RecordArguments, RecordCopiesArguments, word_of_choice};
+use crate::context::driver_context;
 use crate::notes::{note, warn};
 use crate::output;
 use crate::surroundings::{folders, recording_context};
@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
-use trodden_analysis::copies::{Costs, RequestedCopies};
-use trodden_analysis::iterations::requested_iterations;
+use trodden_analysis::copies::{CopiesCosts, RequestedCopies};
+use trodden_analysis::iterations::iteration_set_of_run;
 use trodden_analysis::segments::requested_segments;
 use trodden_console::arguments::engines::EngineParameters;
 use trodden_flow::part::Measure;
@@ -26,20 +26,20 @@ use trodden_launch::alive::{LAUNCHER_ALIVE_VARIABLE, end_with_launcher};
 use trodden_partition::PartitionStrategy;
 use trodden_profile::copies::CopyMeasurements;
 use trodden_recording::copies::{self, CopyContext, CopyInput, CopyJob, CopyOptions, DividedCounts};
-use trodden_report::copies::{self as report, CostLine};
+use trodden_report::copies::{self as report, CostReportLine};
 
 /// How long to wait for the end of standard input before printing a note.
 const STDIN_NOTE_DELAY: Duration = Duration::from_secs(1);
 
 /// Records a run with several copies. Returns the program's exit status, or 1 if the copies behaved differently.
-pub fn run(record: &Record) -> Result<ExitCode> {
-    let job = CopyJob { what: record.to_recorded_command(), options: copy_options(&record.copies)? };
-    let context = CopyContext { driver: context(), recording: &recording_context() };
+pub fn run(record: &RecordArguments) -> Result<ExitCode> {
+    let job = CopyJob { what: record.to_recorded_command(), options: build_copy_options(&record.copies)? };
+    let context = CopyContext { driver: driver_context(), recording: &recording_context() };
     let done = copies::run(&job, context, &read_standard_input)?;
     print_output(&done.output()?)?;
     done.copy_changes_back()?;
     if let Some(measurements) = &done.measurements {
-        show_costs(&record.copies, measurements, &done.differences)?;
+        report_copy_costs(&record.copies, measurements, &done.differences)?;
     }
     Ok(done.exit_code())
 }
@@ -49,9 +49,9 @@ const DEFAULT_RETRIES: u32 = 2;
 
 /// Converts the command's options to those of `trodden_recording`. Fails if an option does not apply to the value of `--divide`, or the
 /// engine is not available.
-fn copy_options(given: &CopiesRecording) -> Result<CopyOptions> {
+fn build_copy_options(given: &RecordCopiesArguments) -> Result<CopyOptions> {
     let choices = &given.choices;
-    let shared = divided_counts(given)?;
+    let shared = choose_divided_counts(given)?;
     let parameters = EngineParameters {
         jobs: given.jobs.map(|jobs| jobs as usize),
         memory: choices.memory.map(|mib| mib << 20),
@@ -64,7 +64,7 @@ fn copy_options(given: &CopiesRecording) -> Result<CopyOptions> {
         strategy: partition_strategy(given),
         profitable: given.division.profitable.into(),
         max_probes: given.division.max_probes.map(|max| max as usize),
-        hits: minimised_hits(given),
+        hits: hit_measure_to_minimise(given),
         weights: given.weights.clone(),
         no_first_run: choices.no_first_run,
         engine: given.engine.create_engine(&parameters)?,
@@ -80,7 +80,7 @@ fn copy_options(given: &CopiesRecording) -> Result<CopyOptions> {
 
 /// Returns what `--divide` distributes among the copies. Fails if an option does not apply to it, or if the run that guides the division
 /// cannot be read.
-fn divided_counts(given: &CopiesRecording) -> Result<DividedCounts> {
+fn choose_divided_counts(given: &RecordCopiesArguments) -> Result<DividedCounts> {
     let choices = &given.choices;
     let depth = choices.segment_depth;
     let path_and_edge_options = [
@@ -90,13 +90,13 @@ fn divided_counts(given: &CopiesRecording) -> Result<DividedCounts> {
         (choices.costs.is_some(), "--costs"),
     ];
     let shared = match &given.divide {
-        Division::Paths => DividedCounts::Paths,
-        Division::Edges => DividedCounts::Edges,
-        Division::Iterations => match &choices.iterations {
-            Some(wanted) => DividedCounts::IterationPaths(requested_iterations(wanted.iterations, &wanted.run, &folders())?),
+        CopyDivision::Paths => DividedCounts::Paths,
+        CopyDivision::Edges => DividedCounts::Edges,
+        CopyDivision::Iterations => match &choices.iterations {
+            Some(wanted) => DividedCounts::IterationPaths(iteration_set_of_run(wanted.iterations, &wanted.run, &folders())?),
             None => DividedCounts::Iterations,
         },
-        Division::Segments(set) => DividedCounts::Segments(requested_segments(depth.unwrap_or(1) as usize, &[], set, &folders())?),
+        CopyDivision::Segments(set) => DividedCounts::Segments(requested_segments(depth.unwrap_or(1) as usize, &[], set, &folders())?),
     };
     let is_plain = matches!(shared, DividedCounts::Paths | DividedCounts::Edges);
     if let (false, Some((_, option))) = (is_plain, path_and_edge_options.iter().find(|(is_given, _)| *is_given)) {
@@ -105,17 +105,17 @@ fn divided_counts(given: &CopiesRecording) -> Result<DividedCounts> {
     if depth.is_some() && !matches!(shared, DividedCounts::Segments(_)) {
         bail!("--segment-depth applies only to --divide segments:SET. Omit --segment-depth");
     }
-    if choices.iterations.is_some() && given.divide != Division::Iterations {
+    if choices.iterations.is_some() && given.divide != CopyDivision::Iterations {
         bail!("--iterations applies only to --divide iterations. Omit --iterations");
     }
     Ok(shared)
 }
 
-fn partition_strategy(given: &CopiesRecording) -> PartitionStrategy {
+fn partition_strategy(given: &RecordCopiesArguments) -> PartitionStrategy {
     given.division.strategy.unwrap_or(PartitionStrategy::Weighted)
 }
 
-fn minimised_hits(given: &CopiesRecording) -> Measure {
+fn hit_measure_to_minimise(given: &RecordCopiesArguments) -> Measure {
     given.choices.hits.unwrap_or(Measure::All)
 }
 
@@ -168,19 +168,19 @@ fn print_output([out, err]: &[Vec<u8>; 2]) -> Result<()> {
 }
 
 /// Prints the costs of the copies. If requested, also writes them to a file as HTML or JSON.
-fn show_costs(options: &CopiesRecording, measurements: &CopyMeasurements, differences: &[String]) -> Result<()> {
+fn report_copy_costs(options: &RecordCopiesArguments, measurements: &CopyMeasurements, differences: &[String]) -> Result<()> {
     let choices = RequestedCopies {
-        strategy: word_for(&COPY_STRATEGIES, &partition_strategy(options)),
+        strategy: word_of_choice(&COPY_STRATEGY_CHOICES, &partition_strategy(options)),
         engine: options.engine.name().to_owned(),
-        measure: minimised_hits(options),
-        hits: word_for(&HITS, &minimised_hits(options)),
+        measure: hit_measure_to_minimise(options),
+        hits: word_of_choice(&HIT_MEASURE_CHOICES, &hit_measure_to_minimise(options)),
     };
-    let mut costs = Costs::new(measurements, &choices);
+    let mut costs = CopiesCosts::new(measurements, &choices);
     costs.diverged = differences.to_vec();
     for line in report::lines(&costs) {
         match line {
-            CostLine::Note(text) => note(text),
-            CostLine::Warning(text) => warn(text),
+            CostReportLine::Note(text) => note(text),
+            CostReportLine::Warning(text) => warn(text),
         }
     }
     let Some(path) = &options.choices.costs else { return Ok(()) };
@@ -194,10 +194,10 @@ fn show_costs(options: &CopiesRecording, measurements: &CopyMeasurements, differ
 /// Runs a program several times, each time as `record --copies` would run a copy, and once more with randomised addresses. Returns status 0
 /// if all runs behaved alike, else 1.
 pub fn check_repeatable(command: &[OsString], runs: u32, json: bool) -> Result<ExitCode> {
-    let context = CopyContext { driver: context(), recording: &recording_context() };
+    let context = CopyContext { driver: driver_context(), recording: &recording_context() };
     let found = copies::check_repeatable(command, runs, context, &read_standard_input)?;
     let (differences, by_addresses) = (&found.differences, &found.by_addresses);
-    let same = found.is_same();
+    let same = found.behaves_the_same();
     let mut out = output::text_writer();
     if json {
         output::print_json(&serde_json::json!(
@@ -213,7 +213,7 @@ pub fn check_repeatable(command: &[OsString], runs: u32, json: bool) -> Result<E
 
 /// Runs one of the instrumented copies of a program, and writes the result to the file that the launcher names. Fails if the copy cannot be
 /// run, or counts are lost. If the program fails, this is not an error: its exit status is part of the result.
-pub fn run_copy(folder: &Path, copy: usize) -> Result<ExitCode> {
+pub fn run_instrumented_copy(folder: &Path, copy: usize) -> Result<ExitCode> {
     let result = env::var_os(RESULT_VARIABLE)
         .with_context(|| format!("this command is internal ({RESULT_VARIABLE} is not set). Run `trodden record --copies` instead"))?;
     if let Some(launcher) = env::var_os(LAUNCHER_ALIVE_VARIABLE) {

@@ -1,7 +1,7 @@
 //! `trodden doctor`: checks the installation, and names the command that installs each missing component. The last check compiles, runs and
 //! counts a small program.
 
-use crate::context::context;
+use crate::context::driver_context;
 use crate::last_store;
 use crate::notes::reasons;
 use crate::output;
@@ -18,14 +18,16 @@ use std::process::{Command, ExitCode};
 use trodden_driver::assets;
 use trodden_driver::cargo::RustcVersion;
 use trodden_driver::other_programs::run as printed;
-use trodden_driver::toolchain::{Llvm, NEWEST_LLVM, OLDEST_LLVM, TESTED_LLVM, Tool, find_all_clangs, find_on_path, is_supported};
+use trodden_driver::toolchain::{
+    LlvmTool, LlvmToolchain, NEWEST_LLVM, OLDEST_LLVM, TESTED_LLVM, find_all_clangs, find_on_path, is_supported,
+};
 use trodden_profile::store::locate;
 use trodden_recording::record;
 
 const SCHEMA_VERSION: u32 = 1;
 
 #[derive(Debug, Serialize)]
-struct Finding {
+struct DoctorFinding {
     what: &'static str,
     /// True if nothing works without the component; false if only some commands need it.
     required: bool,
@@ -37,28 +39,28 @@ struct Finding {
 }
 
 #[derive(Debug, Serialize)]
-struct DoctorFindings {
+struct DoctorReport {
     schema_version: u32,
     ok: bool,
-    checks: Vec<Finding>,
+    checks: Vec<DoctorFinding>,
 }
 
 const QEMU_REMEDY: &str = "install a QEMU with plugin support (Debian 12: apt-get install qemu-user; Debian 13's has none: build QEMU with \
     --enable-plugins --target-list=x86_64-linux-user, and put its qemu-x86_64 on PATH); cargo build --release -p trodden-qemu-plugin";
 
 /// Name of the check, whether it must pass, the check itself, and how to fix a failure.
-type DoctorCheck = (&'static str, bool, fn() -> Result<String>, Remedy);
+type DoctorCheck = (&'static str, bool, fn() -> Result<String>, InstallationRemedy);
 
-enum Remedy {
+enum InstallationRemedy {
     Text(&'static str),
     /// Install these tools, in the LLVM version in use.
-    Install(&'static [Tool]),
+    Install(&'static [LlvmTool]),
 }
 
-use Remedy::{Install, Text};
+use InstallationRemedy::{Install, Text};
 
-const CHECKS: &[DoctorCheck] = &[
-    ("clang", true, check_clang, Install(&[Tool::Clang])),
+const DOCTOR_CHECKS: &[DoctorCheck] = &[
+    ("clang", true, check_clang, Install(&[LlvmTool::Clang])),
     ("linker and tools for objects", true, check_binutils, Text("apt-get install binutils")),
     ("C library for linking", true, check_c_library, Text("apt-get install libc6-dev libgcc-12-dev")),
     ("plugin", true, check_plugin, Text("cargo build --release -p trodden-instrument")),
@@ -71,13 +73,13 @@ const CHECKS: &[DoctorCheck] = &[
         Text("use a local file system (ext4, xfs, btrfs, tmpfs) for TMPDIR and profiles; needs Linux 3.15 or later"),
     ),
     ("/proc", true, check_proc, Text("mount -t proc proc /proc")),
-    ("lld and LLVM's tools (for --lto)", false, check_lto, Install(&[Tool::Lld, Tool::Ar])),
-    ("LLVM's tools for coverage and edge profiles", false, check_profile_tools, Install(&[Tool::Cov])),
+    ("lld and LLVM's tools (for --lto)", false, check_lto, Install(&[LlvmTool::Lld, LlvmTool::Ar])),
+    ("LLVM's tools for coverage and edge profiles", false, check_profile_tools, Install(&[LlvmTool::Cov])),
     ("Rust (for cargo trodden)", false, check_rust, Text("install Rust from https://rustup.rs, then: rustup update stable")),
     (
         "collectors of traces",
         false,
-        crate::commands::trace::find_working_collectors,
+        crate::commands::trace::list_names_of_working_collectors,
         Text("allow ptrace; in a container, add the capability SYS_PTRACE"),
     ),
     (
@@ -86,18 +88,23 @@ const CHECKS: &[DoctorCheck] = &[
         check_protection_keys,
         Text("use a processor and a kernel that list `ospke` in /proc/cpuinfo, or trace such programs with --collector single-step"),
     ),
-    ("QEMU user mode with trodden's plugin (for simulate)", false, crate::commands::simulate::try_plugin, Text(QEMU_REMEDY)),
-    ("wait recorder (for waits)", false, crate::commands::waits::try_recorder, Text("cargo build --release -p trodden-waits-recorder")),
-    ("end-to-end trial", true, try_end_to_end, Text("fix the problems above, then run `trodden doctor` again")),
+    ("QEMU user mode with trodden's plugin (for simulate)", false, crate::commands::simulate::try_qemu_plugin, Text(QEMU_REMEDY)),
+    (
+        "wait recorder (for waits)",
+        false,
+        crate::commands::waits::try_waits_recorder,
+        Text("cargo build --release -p trodden-waits-recorder"),
+    ),
+    ("end-to-end trial", true, try_to_build_and_record_program, Text("fix the problems above, then run `trodden doctor` again")),
 ];
 
 /// Runs all checks. Returns status 0 if all required checks pass, else 1.
 pub fn run(json: bool) -> Result<ExitCode> {
     trodden_trace::command::trace_in_this_process()?;
-    let checks: Vec<Finding> = CHECKS.iter().map(run_check).collect();
+    let checks: Vec<DoctorFinding> = DOCTOR_CHECKS.iter().map(run_doctor_check).collect();
     let ok = checks.iter().all(|c| c.ok || !c.required);
     match json {
-        true => output::print_json(&DoctorFindings { schema_version: SCHEMA_VERSION, ok, checks })?,
+        true => output::print_json(&DoctorReport { schema_version: SCHEMA_VERSION, ok, checks })?,
         false => print_findings(&mut output::text_writer(), &checks)?,
     }
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -111,19 +118,21 @@ fn check_protection_keys() -> Result<String> {
     Ok("available".to_owned())
 }
 
-fn run_check((what, required, find, remedy): &DoctorCheck) -> Finding {
+fn run_doctor_check((what, required, find, remedy): &DoctorCheck) -> DoctorFinding {
     match find() {
-        Ok(detail) => Finding { what, required: *required, ok: true, detail, remedy: None },
-        Err(error) => Finding { what, required: *required, ok: false, detail: reasons(&error), remedy: Some(remedy.describe()) },
+        Ok(detail) => DoctorFinding { what, required: *required, ok: true, detail, remedy: None },
+        Err(error) => {
+            DoctorFinding { what, required: *required, ok: false, detail: reasons(&error), remedy: Some(remedy.describe_remedy()) }
+        }
     }
 }
 
-impl Remedy {
-    fn describe(&self) -> String {
+impl InstallationRemedy {
+    fn describe_remedy(&self) -> String {
         match self {
             Text(text) => (*text).to_owned(),
             Install(tools) => {
-                let major = Llvm::find(context()).map_or(NEWEST_LLVM, |llvm| llvm.major);
+                let major = LlvmToolchain::find(driver_context()).map_or(NEWEST_LLVM, |llvm| llvm.major);
                 let packages: Vec<String> = tools.iter().map(|tool| format!(" {}-{major}", tool.package())).collect();
                 format!("apt-get install{}", packages.concat())
             }
@@ -131,7 +140,7 @@ impl Remedy {
     }
 }
 
-fn print_findings(out: &mut impl Write, checks: &[Finding]) -> io::Result<()> {
+fn print_findings(out: &mut impl Write, checks: &[DoctorFinding]) -> io::Result<()> {
     for check in checks {
         let mark = match (check.ok, check.required) {
             (true, _) => "ok     ",
@@ -148,8 +157,8 @@ fn print_findings(out: &mut impl Write, checks: &[Finding]) -> io::Result<()> {
 
 /// Describes the clang in use and lists the other clangs that were found.
 fn check_clang() -> Result<String> {
-    let llvm = Llvm::find(context())?;
-    let cxx = llvm.tool(context(), Tool::ClangCxx)?;
+    let llvm = LlvmToolchain::find(driver_context())?;
+    let cxx = llvm.tool(driver_context(), LlvmTool::ClangCxx)?;
     let version = first_output_line(Command::new(llvm.clang()).arg("--version"))?;
     let untested = if TESTED_LLVM.contains(&llvm.major) { String::new() } else { "; trodden is not tested with this version".to_owned() };
     let kind = |major| match (is_supported(major), TESTED_LLVM.contains(&major)) {
@@ -158,20 +167,20 @@ fn check_clang() -> Result<String> {
         (false, _) if major < OLDEST_LLVM => "too old",
         (false, _) => "too new",
     };
-    let others = find_all_clangs(context()).into_iter().rev().filter(|(major, _)| *major != llvm.major);
+    let others = find_all_clangs(driver_context()).into_iter().rev().filter(|(major, _)| *major != llvm.major);
     let others: Vec<String> = others.map(|(major, path)| format!("clang {major} ({}; {})", path.display(), kind(major))).collect();
     let others = if others.is_empty() { String::new() } else { format!("; also found: {}", others.join(", ")) };
     Ok(format!("{}, {} ({version}){untested}{others}", llvm.clang().display(), cxx.display()))
 }
 
 fn check_binutils() -> Result<String> {
-    let ar = find_on_path(context(), OsStr::new("ar")).context("ar is not installed")?;
+    let ar = find_on_path(driver_context(), OsStr::new("ar")).context("ar is not installed")?;
     let version = first_output_line(Command::new("ld").arg("--version"))?;
     Ok(format!("{version}; {}", ar.display()))
 }
 
 fn check_c_library() -> Result<String> {
-    let clang = Tool::Clang.find(context())?;
+    let clang = LlvmTool::Clang.find(driver_context())?;
     let mut found = Vec::new();
     for file in ["crt1.o", "crtbegin.o"] {
         let path = first_output_line(Command::new(&clang).arg(format!("-print-file-name={file}")))?;
@@ -182,14 +191,14 @@ fn check_c_library() -> Result<String> {
 }
 
 fn check_plugin() -> Result<String> {
-    let plugin = assets::PLUGIN.find(context())?;
-    assets::try_plugin(context(), &Llvm::find(context())?, &plugin)?;
+    let plugin = assets::COMPILER_PLUGIN_LIBRARY.find(driver_context())?;
+    assets::try_compiler_plugin(driver_context(), &LlvmToolchain::find(driver_context())?, &plugin)?;
     Ok(plugin.display().to_string())
 }
 
 /// Checks that the unit cache is writable, and writes the runtime object to it.
 fn check_unit_cache() -> Result<String> {
-    let cache = context().store()?;
+    let cache = driver_context().store()?;
     assets::runtime_object(&cache)?;
     let trial = tempfile::tempfile_in(cache.root()).with_context(|| format!("cannot write to {}", cache.root().display()))?;
     drop(trial);
@@ -221,18 +230,18 @@ fn check_proc() -> Result<String> {
 }
 
 fn check_lto() -> Result<String> {
-    let lld = Tool::Lld.find(context())?;
+    let lld = LlvmTool::Lld.find(driver_context())?;
     let version = first_output_line(Command::new(&lld).arg("--version"))?;
-    [Tool::Ar, Tool::Nm, Tool::Ranlib].iter().try_for_each(|tool| tool.find(context()).map(drop))?;
+    [LlvmTool::Ar, LlvmTool::Nm, LlvmTool::Ranlib].iter().try_for_each(|tool| tool.find(driver_context()).map(drop))?;
     Ok(version)
 }
 
 /// Checks that llvm-cov and llvm-profdata have clang's major version. Their file formats differ between versions.
 fn check_profile_tools() -> Result<String> {
-    let llvm = Llvm::find(context())?;
+    let llvm = LlvmToolchain::find(driver_context())?;
     let mut found = Vec::new();
-    for tool in [Tool::Cov, Tool::Profdata] {
-        let path = llvm.tool(context(), tool)?;
+    for tool in [LlvmTool::Cov, LlvmTool::Profdata] {
+        let path = llvm.tool(driver_context(), tool)?;
         let output = Command::new(&path).arg("--version").output().with_context(|| format!("cannot run {}", path.display()))?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let version = text.lines().find_map(|l| l.trim().split_once("LLVM version ")).map_or("?", |(_, version)| version);
@@ -248,8 +257,8 @@ fn check_profile_tools() -> Result<String> {
 }
 
 fn check_rust() -> Result<String> {
-    let rustc = RustcVersion::read(context()).context("rustc is not installed")?;
-    let clang = rustc.compiler(context())?;
+    let rustc = RustcVersion::read(driver_context()).context("rustc is not installed")?;
+    let clang = rustc.compiler(driver_context())?;
     first_output_line(Command::new("cargo").arg("--version")).context("cargo is not installed")?;
     Ok(format!("rustc {} with LLVM {}, whose bitcode clang {} compiles", rustc.release, rustc.llvm, clang.major))
 }
@@ -263,11 +272,11 @@ __attribute__((noinline)) int odd(int n) {
 int main(int c, char **v) { (void)v; return odd(c) + odd(c) + odd(c) == 9 * c ? 0 : 1; }
 ";
 
-fn try_end_to_end() -> Result<String> {
-    let place = temporary::create_folder("trodden-doctor-")?;
+fn try_to_build_and_record_program() -> Result<String> {
+    let place = temporary::create_temporary_folder("trodden-doctor-")?;
     let (source, program) = (place.path().join("trial.c"), place.path().join("trial"));
     fs::write(&source, TRIAL_PROGRAM)?;
-    let trodden = context().executable_folder()?.join("trodden");
+    let trodden = driver_context().executable_folder()?.join("trodden");
     let mut compile = Command::new(&trodden);
     compile.args(["cc", "-O0", "-g"]).arg(&source).arg("-o").arg(&program).current_dir(place.path());
     first_output_line(&mut compile).context("cannot compile the test program")?;

@@ -1,7 +1,7 @@
 //! `trodden import`: stores data that was recorded without `trodden record` as a run.
 
 use super::trace;
-use crate::cli::Import;
+use crate::cli::ImportArguments;
 use crate::surroundings::recording_context;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::File;
@@ -10,15 +10,15 @@ use std::path::Path;
 use std::process::ExitCode;
 use trodden_profile::Run;
 use trodden_recording::streams::record as streams;
-use trodden_recording::{ProfileDestination, import, new_run, record};
+use trodden_recording::{ProfileDestination, import, new_run_metadata, record};
 use trodden_report::input_kind::InputKind;
 
 const STANDARD_INPUT: &str = "-";
 
-pub fn run(job: &Import) -> Result<ExitCode> {
-    job.destination.check()?;
-    let kind = common_kind(job)?;
-    let (recording, destination) = (recording_context(), job.destination.to_recording());
+pub fn run(job: &ImportArguments) -> Result<ExitCode> {
+    job.destination.check_output_is_no_folder()?;
+    let kind = detect_common_kind(job)?;
+    let (recording, destination) = (recording_context(), job.destination.to_profile_destination());
     if kind != InputKind::Branches {
         kind.reject_options(&[("--program", !job.program.is_empty())])?;
     }
@@ -33,7 +33,7 @@ pub fn run(job: &Import) -> Result<ExitCode> {
 }
 
 /// Returns the kind that all files have. Fails if their kinds differ.
-fn common_kind(job: &Import) -> Result<InputKind> {
+fn detect_common_kind(job: &ImportArguments) -> Result<InputKind> {
     let first = detect_kind(job, &job.files[0])?;
     for file in &job.files[1..] {
         let other = detect_kind(job, file)?;
@@ -41,15 +41,15 @@ fn common_kind(job: &Import) -> Result<InputKind> {
             other == first,
             "{} is {}, but {} is {}. Import each kind separately",
             job.files[0].display(),
-            first.phrase(),
+            first.noun_phrase(),
             file.display(),
-            other.phrase()
+            other.noun_phrase()
         );
     }
     Ok(first)
 }
 
-fn detect_kind(job: &Import, file: &Path) -> Result<InputKind> {
+fn detect_kind(job: &ImportArguments, file: &Path) -> Result<InputKind> {
     let found = if file.as_os_str() == STANDARD_INPUT { Some(InputKind::Branches) } else { InputKind::detect_import(file)? };
     match found {
         // With --program, a file of unknown kind is assumed to be text from `perf script`. If it is not, the parser reports where it fails.
@@ -59,12 +59,12 @@ fn detect_kind(job: &Import, file: &Path) -> Result<InputKind> {
     }
 }
 
-fn require_single_file<'a>(job: &'a Import, what: &str) -> Result<&'a Path> {
+fn require_single_file<'a>(job: &'a ImportArguments, what: &str) -> Result<&'a Path> {
     ensure!(job.files.len() == 1, "cannot import several files of this kind at once. Import one {what} at a time");
     Ok(&job.files[0])
 }
 
-fn import_branches(job: &Import, file: &Path, destination: &ProfileDestination) -> Result<()> {
+fn import_branches(job: &ImportArguments, file: &Path, destination: &ProfileDestination) -> Result<()> {
     if job.program.is_empty() {
         bail!("cannot import branches without their program. Add --program PROGRAM (built with --addresses)");
     }
@@ -76,6 +76,6 @@ fn import_branches(job: &Import, file: &Path, destination: &ProfileDestination) 
         }
     };
     let recording = recording_context();
-    let run = Run { suite: destination.suite.clone(), ..new_run() };
-    import::store_import(import::make_profile(text, name, &job.program, run, &recording)?, name, destination, &recording)
+    let run = Run { suite: destination.suite.clone(), ..new_run_metadata() };
+    import::store_import(import::profile_from_branch_text(text, name, &job.program, run, &recording)?, name, destination, &recording)
 }

@@ -1,7 +1,7 @@
 //! `trodden info`: describes an instrumented program, or a profile and its streams. Without a file, says where data is stored.
 
-use crate::cli::Info;
-use crate::context::context;
+use crate::cli::InfoArguments;
+use crate::context::driver_context;
 use crate::last_store;
 use crate::output::{json_text, print, print_result, print_text};
 use crate::surroundings::{SOURCES_VARIABLE, folders, source_folders};
@@ -15,18 +15,18 @@ use trodden_analysis::libraries;
 use trodden_profile::store::{self, RUNS_VARIABLE};
 use trodden_profile::{Profile, RunStore};
 use trodden_report::info::{ImageSummary, ProfileSummary};
-use trodden_report::input_kind::{InputKind, utf8_name};
+use trodden_report::input_kind::{InputKind, require_utf8_name};
 use trodden_report::streams::StreamStatistics;
 use trodden_report::words::plural;
 use trodden_stored::named;
-use trodden_stored::streams::logs_of_run;
+use trodden_stored::streams::list_logs_of_run;
 use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::{ImageError, InstrumentedImage};
 
 /// Describes a file. Returns status 1 if the file is a corrupt profile.
-pub fn run(info: &Info) -> Result<ExitCode> {
+pub fn run(info: &InfoArguments) -> Result<ExitCode> {
     let Some(file) = &info.file else {
-        let found = StorageLocations::find()?;
+        let found = StorageLocations::find_storage_locations()?;
         print_result(info.json, || json_text(&found), || Ok(found.to_text()))?;
         return Ok(ExitCode::SUCCESS);
     };
@@ -37,9 +37,9 @@ pub fn run(info: &Info) -> Result<ExitCode> {
         other => return Err(other.not_accepted_error(file, "info")),
     }
     if kind == InputKind::Profile {
-        return describe_profile(info, utf8_name(file)?);
+        return describe_profile(info, require_utf8_name(file)?);
     }
-    let report = StreamStatistics::read(utf8_name(file)?, &folders())?;
+    let report = StreamStatistics::read(require_utf8_name(file)?, &folders())?;
     print_result(info.json, || json_text(&report), || Ok(report.text()))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -65,14 +65,14 @@ struct StorageLocations {
 }
 
 impl StorageLocations {
-    fn find() -> Result<StorageLocations> {
+    fn find_storage_locations() -> Result<StorageLocations> {
         let here = Path::new(".");
         let run_store = store::locate(here);
         let runs = if run_store.is_some() { RunStore::find(here)?.list()?.len() } else { 0 };
         Ok(StorageLocations {
             schema_version: SCHEMA_VERSION,
             version: env!("CARGO_PKG_VERSION"),
-            unit_cache: context().store().ok().map(|units| units.root().to_owned()),
+            unit_cache: driver_context().store().ok().map(|units| units.root().to_owned()),
             runs,
             new_runs: std::path::absolute(store::store_folder(Path::new("")))?,
             last_run_store: last_store::find_last_store().filter(|last| Some(last) != run_store.as_ref()),
@@ -113,15 +113,15 @@ impl StorageLocations {
     }
 }
 
-fn describe_profile(info: &Info, name: &str) -> Result<ExitCode> {
-    let files = named::profile_files(name)?;
+fn describe_profile(info: &InfoArguments, name: &str) -> Result<ExitCode> {
+    let files = named::list_profile_files(name)?;
     let [file] = files.as_slice() else {
         bail!("`{name}` is a suite of {}, but one run is needed. Name one of its runs", plural(files.len() as u128, "run", "runs"))
     };
     let bytes = fs::metadata(file).with_context(|| format!("cannot read {}", file.display()))?.len();
     let recovered = Profile::recover(file)?;
     let summary = ProfileSummary::new(&recovered);
-    let streams = logs_of_run(name).map(|logs| StreamStatistics::of_logs(&logs, &folders())).transpose()?;
+    let streams = list_logs_of_run(name).map(|logs| StreamStatistics::of_logs(&logs, &folders())).transpose()?;
     if info.json {
         let mut document = serde_json::to_value(&summary)?;
         if let Some(streams) = streams {
@@ -135,7 +135,7 @@ fn describe_profile(info: &Info, name: &str) -> Result<ExitCode> {
     Ok(if summary.is_whole() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn describe_program(info: &Info, file: &Path) -> Result<ExitCode> {
+fn describe_program(info: &InfoArguments, file: &Path) -> Result<ExitCode> {
     let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     let image = match InstrumentedImage::read(&bytes) {
         Err(ImageError::NotInstrumented) => bail!("{}: {}", file.display(), ImageError::NotInstrumented),

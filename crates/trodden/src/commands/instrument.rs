@@ -4,8 +4,8 @@
 mod interesting;
 mod watch;
 
-use crate::cli::{Instrument, PathAction, word};
-use crate::context::context;
+use crate::cli::{InstrumentArguments, PathAction, word};
+use crate::context::driver_context;
 use crate::notes::{note, warn};
 use crate::surroundings::folders;
 use anyhow::{Result, bail, ensure};
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use trodden_analysis::residual::{FIELD_FOLDER, warn_if_tests_differ};
 use trodden_analysis::segments;
 use trodden_driver::experiment;
-use trodden_driver::variant::{self, Defaults, OUTPUT_HINT};
+use trodden_driver::variant::{self, OUTPUT_HINT, VariantDefaults};
 use trodden_flow::NumberingScheme;
 use trodden_profile::RunStore;
 use trodden_profile::private;
@@ -26,16 +26,16 @@ use trodden_unit::{InstrumentedImage, Observation, Settings, UnitMap};
 /// Default of `--growth`: how much a unit's code may grow, in percent, by inlining callees or by cloning them for certain callers.
 const DEFAULT_MAX_GROWTH_PERCENT: u32 = 50;
 
-pub fn run(job: &Instrument) -> Result<ExitCode> {
+pub fn run(job: &InstrumentArguments) -> Result<ExitCode> {
     let (program, output) = (&job.program, &job.output);
     ensure!(
         job.action.is_none() || job.watch.is_some() || job.parameters.residual.is_some(),
         "--action needs paths to act on. Add --watch EXPRESSION or --residual PROFILE"
     );
-    let request = build_request(job)?;
-    let defaults = variant_defaults(job);
+    let request = build_plugin_request(job)?;
+    let defaults = choose_variant_defaults(job);
     variant::check_counters(program, request.experiment.observation())?;
-    let Some(made) = variant::create(context(), program, output, &request, &defaults)? else {
+    let Some(made) = variant::create(driver_context(), program, output, &request, &defaults)? else {
         if matches!(request.experiment.observation(), Observation::TraceSleds(_)) {
             note(format_args!("{} counts nothing and has a sled for a witness in each block", output.display()));
             return Ok(ExitCode::SUCCESS);
@@ -47,7 +47,7 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
         segments::check_variant(&made, set, program, output, &folders().inputs()?)?;
     }
     if let Some(known) = request.experiment.tested_paths() {
-        let known = experiment::stored_paths(context(), InputPurpose::Known, known)?;
+        let known = experiment::load_stored_paths(driver_context(), InputPurpose::Known, known)?;
         let maps: Vec<UnitMap> = made.frames.iter().filter_map(|f| f.map().ok()).collect();
         warn_if_tests_differ(&known, &maps.iter().collect::<Vec<_>>(), "all paths of these functions are counted");
     }
@@ -70,7 +70,7 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
 }
 
 /// Converts the options to a request for the plugin. Rejects conflicting options before any file is read.
-fn build_request(job: &Instrument) -> Result<PluginRequest> {
+fn build_plugin_request(job: &InstrumentArguments) -> Result<PluginRequest> {
     let placeholder = || Some(SettingsFile::File(PathBuf::new()));
     let mut settings = Settings { time_limit_s: job.choices.time_limit, ..job.parameters.settings() };
     settings.interesting = if job.interesting.is_empty() { None } else { placeholder() };
@@ -78,15 +78,15 @@ fn build_request(job: &Instrument) -> Result<PluginRequest> {
     settings.segments = job.segments.as_ref().and_then(|_| placeholder());
     exclusions::check(&settings)?;
     if !job.interesting.is_empty() {
-        let paths = interesting::interesting_paths(&job.interesting, &job.program)?;
+        let paths = interesting::read_interesting_paths(&job.interesting, &job.program)?;
         let interesting: usize = paths.functions().map(|(_, _, f)| f.known.len()).sum();
         let (path_count, function_count) =
             (plural(interesting as u128, "path", "paths"), plural(paths.len() as u128, "function", "functions"));
         note(format_args!("{path_count} of {function_count} {} interesting", if interesting == 1 { "is" } else { "are" }));
-        settings.interesting = Some(experiment::store_paths(context(), &paths)?);
+        settings.interesting = Some(experiment::store_known_paths(driver_context(), &paths)?);
     }
     if let Some(expression) = &job.watch {
-        settings.watched = Some(experiment::store_paths(context(), &watch::unmatched_paths(expression, &job.program)?)?);
+        settings.watched = Some(experiment::store_known_paths(driver_context(), &watch::find_unmatched_paths(expression, &job.program)?)?);
     }
     if let Some(set) = &job.segments
         && let Some(kind) = ["tested:", "top:", "share:", "calls:"].into_iter().find(|kind| set.starts_with(kind))
@@ -109,14 +109,14 @@ fn build_request(job: &Instrument) -> Result<PluginRequest> {
             "--scheme pspp numbers only selected segments, but this set contains all paths after its calls. Use known-table or ball-larus"
         );
         note(format_args!("{} through {functions}", plural(set.len() as u128, "segment", "segments")));
-        settings.segments = Some(SettingsFile::Stored(context().inputs()?.put(&set.to_bytes())?));
+        settings.segments = Some(SettingsFile::Stored(driver_context().inputs()?.put(&set.to_bytes())?));
     }
-    experiment::resolve(context(), settings)
+    experiment::resolve(driver_context(), settings)
 }
 
 /// Returns the settings that the instrumented program uses if environment variables do not override them. A program that counts only
 /// untested paths writes its counts to the run store, if there is one.
-fn variant_defaults(job: &Instrument) -> Defaults {
+fn choose_variant_defaults(job: &InstrumentArguments) -> VariantDefaults {
     let store = job.parameters.residual.as_ref().and_then(|_| RunStore::find(Path::new(".")).ok());
     let output = store.and_then(|store| {
         let folder = store.folder().join(FIELD_FOLDER);
@@ -124,7 +124,7 @@ fn variant_defaults(job: &Instrument) -> Defaults {
         Some(format!("{}/%m.raw", fs::canonicalize(folder).ok()?.to_str()?.replace('%', "%%")))
     });
     let on_match = job.watch.as_ref().map(|_| PathAction::Report);
-    Defaults { output, on_untested: job.action.or(on_match).map(word), watched: job.watch.clone() }
+    VariantDefaults { output, on_untested: job.action.or(on_match).map(word), watched: job.watch.clone() }
 }
 
 /// Warns about functions in which all paths are counted instead of only the interesting paths.

@@ -1,20 +1,20 @@
 //! `trodden isolate`: ranks the paths that distinguish failing runs from passing ones.
 
-use crate::cli::{Color, Isolate};
+use crate::cli::{Color, IsolateArguments};
 use crate::commands::remarks;
 use crate::output;
 use crate::rust_sources;
 use crate::surroundings::source_folders;
 use anyhow::{Result, bail};
 use std::process::ExitCode;
-use trodden_analysis::compared_runs::{ComparedRuns, gather};
+use trodden_analysis::compared_runs::{ComparedRuns, read_compared_runs};
 use trodden_analysis::isolate::SuspiciousnessFormula;
-use trodden_report::isolation::{SuspectSelection, Suspects};
-use trodden_report::{SourceCache, View};
+use trodden_report::isolation::{RankedSuspects, SuspectSelection};
+use trodden_report::{ProfileView, SourceCache};
 
-pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
+pub fn run(job: &IsolateArguments, color: Color) -> Result<ExitCode> {
     let compared = ComparedRuns { runs: &job.runs, failing: &job.failing, passing: &job.passing, program: job.program.as_deref() };
-    let (isolation, profile) = gather(&compared)?;
+    let (isolation, profile) = read_compared_runs(&compared)?;
     let runs = isolation.runs();
     if runs.failing == 0 || runs.passing == 0 {
         bail!(
@@ -24,10 +24,10 @@ pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
             runs.passing
         );
     }
-    let view = View::from_profile(&profile);
-    let provider = rust_sources::sources(&source_folders(), &profile.run.directory);
+    let view = ProfileView::from_profile(&profile);
+    let provider = rust_sources::read_project_or_toolchain_source(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
-    let suspects = Suspects::new(
+    let suspects = RankedSuspects::new(
         &isolation,
         &view,
         &SuspectSelection {
@@ -38,7 +38,7 @@ pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
     )?;
     let text = || Ok(suspects.text(&sources, &output::text_options(color, output::DEFAULT_STEPS)));
     output::print_result(job.json, || output::json_text(&suspects.json()), text)?;
-    remarks::note_inexact(&profile);
-    remarks::report_missing(&view, &sources);
+    remarks::warn_of_inexact_counts(&profile);
+    remarks::warn_of_missing_sources(&view, &sources);
     Ok(ExitCode::SUCCESS)
 }

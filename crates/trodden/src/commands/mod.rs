@@ -54,11 +54,11 @@ mod untested;
 mod waits;
 
 pub use cargo::run as cargo;
-pub use sequences::recording;
-pub use untested::{SchemeRequest, compare_schemes, hot};
+pub use sequences::find_stream_to_read;
+pub use untested::{SchemeComparisonRequest, compare_schemes, show_field_counts_of_hot_paths};
 
 use crate::cli::{Cli, Command};
-use crate::context::context;
+use crate::context::driver_context;
 use crate::last_store;
 use anyhow::Result;
 use std::process::ExitCode;
@@ -78,8 +78,8 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
 
 fn dispatch(cli: Cli) -> Result<ExitCode> {
     match cli.command {
-        Command::Cc { arguments } => cc::drive(context(), SourceLanguage::C, arguments),
-        Command::Cxx { arguments } => cc::drive(context(), SourceLanguage::Cxx, arguments),
+        Command::Cc { arguments } => cc::drive(driver_context(), SourceLanguage::C, arguments),
+        Command::Cxx { arguments } => cc::drive(driver_context(), SourceLanguage::Cxx, arguments),
         Command::Build(build) => build::run(&build),
         Command::Pgo(job) => pgo::run(&job),
         Command::Record(record) => record::run(&record),
@@ -107,7 +107,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Cache(job) => cache::run(&job),
         Command::Doctor { json } => doctor::run(json),
         Command::Repeatable { json, runs, command } => copies::check_repeatable(&command, runs, json),
-        Command::Copy { folder, copy } => copies::run_copy(&folder, copy),
+        Command::Copy { folder, copy } => copies::run_instrumented_copy(&folder, copy),
         Command::Drivers { folder } => drivers::run(folder),
     }
 }

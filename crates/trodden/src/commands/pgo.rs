@@ -1,8 +1,8 @@
 //! `trodden pgo`: optimises a program with profiles of its own runs. [`trodden_driver::guided`] describes the steps, and
 //! [`trodden_analysis::transformations`] the transformations that are based on paths.
 
-use crate::cli::Pgo;
-use crate::context::context;
+use crate::cli::PgoArguments;
+use crate::context::driver_context;
 use crate::notes::note;
 use crate::surroundings::recording_context;
 use anyhow::{Result, ensure};
@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::process::ExitCode;
 use trodden_analysis::transformations::{TransformationOptions, TransformedFunction, build_plan, find_transformations};
-use trodden_driver::guided::{self, GuidedBuild, Training, hot_paths};
+use trodden_driver::guided::{self, ProfileGuidedBuild, TrainingSteps, hot_paths};
 use trodden_recording::{PROGRAM_VARIABLE, record};
 use trodden_report::words::plural;
 use trodden_unit::{Transformation, TransformationPlan};
@@ -20,9 +20,9 @@ const DEFAULT_MIN_SAVING_PERCENT: f64 = 0.05;
 
 /// Builds and trains the program twice, and then builds the optimised program. Fails if a build, a training or a tool fails, or the build
 /// links several programs and `--program` names none of them.
-pub fn run(job: &Pgo) -> Result<ExitCode> {
-    check_outputs(job)?;
-    let guided = GuidedBuild {
+pub fn run(job: &PgoArguments) -> Result<ExitCode> {
+    check_output_files(job)?;
+    let guided = ProfileGuidedBuild {
         command: job.command.clone(),
         clean: job.clean.clone(),
         program: job.program.clone(),
@@ -33,13 +33,13 @@ pub fn run(job: &Pgo) -> Result<ExitCode> {
     let functions = RefCell::new(Vec::new());
     let edges = |program: &Path| record::train(&job.train, program, &recording_context());
     let paths = |program: &Path| -> Result<TransformationPlan> {
-        let found = transformed_functions(job, program)?;
+        let found = train_and_select_transformations(job, program)?;
         let plan = build_plan(&found);
         functions.replace(found);
         Ok(plan)
     };
-    let training = Training { edges: &edges, paths: if job.choices.edges { None } else { Some(&paths) } };
-    let made = guided::run(context(), &guided, &training)?;
+    let training = TrainingSteps { edges: &edges, paths: if job.choices.edges { None } else { Some(&paths) } };
+    let made = guided::run(driver_context(), &guided, &training)?;
     report_transformations(&made.output, &functions.take());
     if let Some(kept) = &job.choices.keep_profile {
         crate::output::write_file(kept, &made.profile)?;
@@ -47,7 +47,7 @@ pub fn run(job: &Pgo) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn check_outputs(job: &Pgo) -> Result<()> {
+fn check_output_files(job: &PgoArguments) -> Result<()> {
     for (option, file) in [("--output", &job.output), ("--keep-profile", &job.choices.keep_profile)] {
         let Some(file) = file else { continue };
         ensure!(!file.is_dir(), "{option} {} is a folder. Pass the name of a file", file.display());
@@ -60,13 +60,13 @@ fn check_outputs(job: &Pgo) -> Result<()> {
 }
 
 /// Runs the second training, and selects transformations based on its paths.
-fn transformed_functions(job: &Pgo, program: &Path) -> Result<Vec<TransformedFunction>> {
+fn train_and_select_transformations(job: &PgoArguments, program: &Path) -> Result<Vec<TransformedFunction>> {
     let options = TransformationOptions {
         min_saving: job.choices.min_share.unwrap_or(DEFAULT_MIN_SAVING_PERCENT) / 100.0,
         ..TransformationOptions::default()
     };
     let profile = match &job.choices.hot_paths {
-        Some(table) => hot_paths::train(context(), &job.train, PROGRAM_VARIABLE, program, table)?,
+        Some(table) => hot_paths::train(driver_context(), &job.train, PROGRAM_VARIABLE, program, table)?,
         None => record::train(&job.train, program, &recording_context())?,
     };
     Ok(find_transformations(&profile, &options)?)

@@ -4,7 +4,7 @@ use crate::notes::{note, warn};
 use crate::rust_sources::STANDARD_LIBRARY_PREFIX;
 use trodden_coverage::FilePatterns;
 use trodden_profile::Profile;
-use trodden_report::{SourceCache, View};
+use trodden_report::{ProfileView, SourceCache};
 
 /// Prints a note about source files that a tracefile lacks because they do not exist.
 pub fn note_missing_files(files: &FilePatterns) {
@@ -16,15 +16,15 @@ pub fn note_missing_files(files: &FilePatterns) {
 }
 
 /// Warns that counts are sampled or inexact. Called for output formats that cannot say so themselves.
-pub fn note_inexact(profile: &Profile) {
+pub fn warn_of_inexact_counts(profile: &Profile) {
     if profile.sampling.is_some() {
         warn("the profile is sampled, so code without a count may have been executed");
     }
-    profile.inexact().iter().for_each(|inexact| note(format_args!("not exact: {inexact}")));
+    profile.inexactness_reasons().iter().for_each(|inexact| note(format_args!("not exact: {inexact}")));
 }
 
 /// Warns about corrupt parts of a profile, and notes which source files could not be read.
-pub fn report_missing(view: &View, sources: &SourceCache) {
+pub fn warn_of_missing_sources(view: &ProfileView, sources: &SourceCache) {
     view.corrupt.iter().for_each(warn);
     let (library, missing): (Vec<String>, Vec<String>) =
         sources.missing().into_iter().partition(|path| path.starts_with(STANDARD_LIBRARY_PREFIX));

@@ -1,25 +1,25 @@
 //! `trodden report`: reports profiles as text, JSON or HTML. For traces and recordings of waits, it calls other modules.
 
 use super::coverage::create_view;
-use super::remarks::report_missing;
+use super::remarks::warn_of_missing_sources;
 use super::{trace, waits};
-use crate::cli::{Color, Report};
+use crate::cli::{Color, ReportArguments};
 use crate::output::{json_text, max_results, print, print_text, text_options, write_report};
-use crate::rust_sources::sources;
+use crate::rust_sources::read_project_or_toolchain_source;
 use crate::surroundings::folders;
 use crate::surroundings::source_folders;
 use anyhow::Result;
 use std::process::ExitCode;
 use trodden_report::html::HtmlOptions;
-use trodden_report::input_kind::{InputKind, utf8_name};
+use trodden_report::input_kind::{InputKind, require_utf8_name};
 use trodden_report::sequences::in_report;
-use trodden_report::{PathMeasure, Selection, SourceCache, View, callers, events, html, json, text};
+use trodden_report::{PathMeasure, PathSelection, ProfileView, SourceCache, callers, events, html, json, text};
 use trodden_stored::named;
 
 /// Default maximum number of source lines per path.
 const DEFAULT_MAX_LINES_PER_PATH: usize = 40;
 
-pub fn run(job: &Report, color: Color) -> Result<ExitCode> {
+pub fn run(job: &ReportArguments, color: Color) -> Result<ExitCode> {
     let kind = InputKind::detect(&job.file)?;
     if kind != InputKind::Waits {
         kind.reject_options(&[("--explain", job.choices.explain)])?;
@@ -32,16 +32,16 @@ pub fn run(job: &Report, color: Color) -> Result<ExitCode> {
     }
 }
 
-fn report_profile(job: &Report, color: Color) -> Result<ExitCode> {
+fn report_profile(job: &ReportArguments, color: Color) -> Result<ExitCode> {
     InputKind::Profile.reject_options(&[("--what-if", !job.what_if.is_empty()), ("--stream", job.stream.is_some())])?;
-    let name = utf8_name(&job.file)?;
-    let (profile, lost) = named::recover(name)?;
+    let name = require_utf8_name(&job.file)?;
+    let (profile, lost) = named::recover_profile(name)?;
     // Only the HTML page shows complete source files, and thus needs the counts of all lines.
-    let mut view = if job.html.is_some() { create_view(&profile) } else { View::from_profile(&profile) };
+    let mut view = if job.html.is_some() { create_view(&profile) } else { ProfileView::from_profile(&profile) };
     view.corrupt.extend(lost);
-    let provider = sources(&source_folders(), &profile.run.directory);
+    let provider = read_project_or_toolchain_source(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
-    let selection = path_selection(job);
+    let selection = build_path_selection(job);
     events::check_measure(&profile, selection.measure)?;
     let callers = if job.html.is_none() { callers::find_callers(name, &profile, &folders()) } else { None };
     if let Some(file) = &job.html {
@@ -75,12 +75,12 @@ fn report_profile(job: &Report, color: Color) -> Result<ExitCode> {
         }
         print_text(&String::from_utf8_lossy(&report))?;
     }
-    report_missing(&view, &sources);
+    warn_of_missing_sources(&view, &sources);
     Ok(ExitCode::SUCCESS)
 }
 
-fn path_selection(job: &Report) -> Selection {
-    Selection {
+fn build_path_selection(job: &ReportArguments) -> PathSelection {
+    PathSelection {
         function: job.function.clone(),
         measure: job.measure.unwrap_or(PathMeasure::Instructions),
         top: max_results(job.top, job.json),

@@ -1,6 +1,6 @@
 //! `trodden segments`: counts segments, that is, pairs of a caller's path up to a call and the path that the callee then takes.
 
-use crate::cli::{Color, Segments};
+use crate::cli::{Color, SegmentsArguments};
 use crate::commands::{remarks, sequences};
 use crate::notes::note;
 use crate::output;
@@ -9,18 +9,18 @@ use crate::surroundings::folders;
 use crate::surroundings::source_folders;
 use anyhow::{Result, ensure};
 use std::process::ExitCode;
-use trodden_analysis::segments::{ObservedSegments, to_names};
+use trodden_analysis::segments::{ObservedSegments, names_of_segment_paths};
 use trodden_profile::ImageProfile;
 use trodden_profile::segments::{Segment, function_map};
-use trodden_report::input_kind::{InputKind, utf8_name};
+use trodden_report::input_kind::{InputKind, require_utf8_name};
 use trodden_report::segments::{SegmentList, SegmentRanking};
-use trodden_report::{Name, SourceCache, View, counted_segments};
+use trodden_report::{DemangledName, ProfileView, SourceCache, counted_segments};
 use trodden_stored::Folders;
 
 /// Exit status if a segment is shown and `--fail` is given.
-const FOUND_STATUS: u8 = 1;
+const FOUND_EXIT_STATUS: u8 = 1;
 
-pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
+pub fn run(job: &SegmentsArguments, color: Color) -> Result<ExitCode> {
     let kind = InputKind::detect(&job.file)?;
     if kind == InputKind::EventText || job.thread.is_some() {
         return sequences::segments(job, kind);
@@ -28,9 +28,9 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
     ensure!(matches!(kind, InputKind::Profile | InputKind::StreamLogs), kind.not_accepted_error(&job.file, "segments"));
     let (depth, is_untested) = (job.depth as usize, !job.known.is_empty());
     let folders = folders();
-    let observed = ObservedSegments::load(utf8_name(&job.file)?, depth, &folders)?;
-    let mut found = observed.of_depth(depth);
-    let all = SegmentRanking::totals(&found);
+    let observed = ObservedSegments::load(require_utf8_name(&job.file)?, depth, &folders)?;
+    let mut found = observed.segments_of_depth(depth);
+    let all = SegmentRanking::count_segments_and_executions(&found);
     if is_untested {
         remove_known_segments(&mut found, &observed, job, (depth, &folders))?;
     }
@@ -40,8 +40,8 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
     }
     let is_text = !job.json && job.sarif.is_none();
     let top = trodden_report::select::limit(output::max_results(job.top, !is_text));
-    let view = View::from_profile(&observed.profile);
-    let provider = rust_sources::sources(&source_folders(), &observed.profile.run.directory);
+    let view = ProfileView::from_profile(&observed.profile);
+    let provider = rust_sources::read_project_or_toolchain_source(&source_folders(), &observed.profile.run.directory);
     let sources = SourceCache::new(&provider);
     let kind = if is_untested { SegmentList::Untested } else { SegmentList::Executed };
     let shown = SegmentRanking::new(kind, depth, &found, &view, top, all);
@@ -50,7 +50,7 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
     } else if job.json {
         let mut document = shown.json();
         if observed.is_counted {
-            document["counters"] = counted_segments::counters_json(&observed);
+            document["counters"] = counted_segments::segment_counters_json(&observed);
         }
         output::print(&output::json_text(&document)?)?;
     } else {
@@ -59,25 +59,25 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
     if is_text && observed.is_counted {
         counted_segments::summarise_counters(&observed).iter().for_each(note);
     }
-    remarks::report_missing(&view, &sources);
-    Ok(if job.fail && !found.is_empty() { ExitCode::from(FOUND_STATUS) } else { ExitCode::SUCCESS })
+    remarks::warn_of_missing_sources(&view, &sources);
+    Ok(if job.fail && !found.is_empty() { ExitCode::from(FOUND_EXIT_STATUS) } else { ExitCode::SUCCESS })
 }
 
 fn segment_ends_in(image: &ImageProfile, segment: &Segment, name: &str) -> bool {
-    segment.last().is_some_and(|path| Name::from_linkage(function_map(image, path.function).plain_name()).matches(name))
+    segment.last().is_some_and(|path| DemangledName::from_linkage(function_map(image, path.function).plain_name()).matches(name))
 }
 
 /// Removes segments that are known from the build or from `--known`.
 fn remove_known_segments(
     found: &mut Vec<(&ImageProfile, Segment, u64)>,
     observed: &ObservedSegments,
-    job: &Segments,
+    job: &SegmentsArguments,
     (depth, folders): (usize, &Folders),
 ) -> Result<()> {
-    let (mut known, _) = observed.requested(depth, false);
+    let (mut known, _) = observed.requested_and_uncountable(depth, false);
     for name in &job.known {
-        known.extend(ObservedSegments::load(name, depth, folders)?.by_name(depth).into_keys());
+        known.extend(ObservedSegments::load(name, depth, folders)?.counts_by_name(depth).into_keys());
     }
-    found.retain(|(image, segment, _)| !known.contains(&to_names(image, segment)));
+    found.retain(|(image, segment, _)| !known.contains(&names_of_segment_paths(image, segment)));
     Ok(())
 }

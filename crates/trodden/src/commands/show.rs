@@ -1,15 +1,15 @@
 //! `trodden show`: prints what threads executed, in order.
 
 use super::{stream, trace};
-use crate::cli::Show;
+use crate::cli::ShowArguments;
 use anyhow::{Result, ensure};
 use std::process::ExitCode;
 use trodden_report::input_kind::InputKind;
-use trodden_stored::streams::newest_recording;
+use trodden_stored::streams::find_newest_flight_recording;
 
 /// Shows a run, a trace or flight recordings. The default is the newest recording.
-pub fn run(job: &Show) -> Result<ExitCode> {
-    let files = if job.files.is_empty() { vec![newest_recording()?] } else { job.files.clone() };
+pub fn run(job: &ShowArguments) -> Result<ExitCode> {
+    let files = if job.files.is_empty() { vec![find_newest_flight_recording()?] } else { job.files.clone() };
     let kinds = files.iter().map(|file| InputKind::detect(file)).collect::<Result<Vec<_>>>()?;
     if kinds.iter().all(|kind| *kind == InputKind::StreamFiles) {
         return stream::show_last_events(job, &files);
@@ -18,7 +18,7 @@ pub fn run(job: &Show) -> Result<ExitCode> {
         files.len() == 1,
         "only flight recorder files can be shown together, but {} is {}. Show this file separately",
         files[0].display(),
-        kinds[0].phrase()
+        kinds[0].noun_phrase()
     );
     match kinds[0] {
         InputKind::Trace => trace::show(job, &files[0]),

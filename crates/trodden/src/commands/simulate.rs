@@ -1,6 +1,6 @@
 //! `trodden simulate`: runs a model of the hardware path profiler on a program under QEMU, or on recorded branches.
 
-use crate::context::context;
+use crate::context::driver_context;
 use crate::notes::note;
 use crate::output::OutputFile;
 use crate::temporary;
@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 use trodden_console::arguments::simulate::{SimulateModel, SimulateOptions};
-use trodden_driver::assets::OwnLibrary;
+use trodden_driver::assets::TroddenLibrary;
 use trodden_driver::other_programs::find_program;
 use trodden_driver::toolchain::is_program;
 use trodden_hardware::processor::{ProcessorEvent, ProcessorModel, ProcessorParameters};
@@ -21,7 +21,7 @@ use trodden_hardware::{
 };
 use trodden_launch::process::exit_code;
 use trodden_profile::Run;
-use trodden_recording::new_run;
+use trodden_recording::new_run_metadata;
 use trodden_report::simulation::{SimulationReport, SimulationView};
 use trodden_trace::simulation::{
     EmulatedProgram, MappedPlaces, OpenedSource, ProfileKind, WrittenFile, check_mapping, open_file, qemu_version, read_mapping,
@@ -30,8 +30,8 @@ use trodden_trace::simulation::{
 use trodden_trace::sources::{SourceDetail, SourceNotes};
 
 /// The QEMU plugin that records branches and instructions.
-const PLUGIN: OwnLibrary =
-    OwnLibrary { kind: "plugin", file: "libtrodden_qemu_plugin.so", package: "trodden-qemu-plugin", variable: "TRODDEN_QEMU_PLUGIN" };
+const QEMU_PLUGIN_LIBRARY: TroddenLibrary =
+    TroddenLibrary { kind: "plugin", file: "libtrodden_qemu_plugin.so", package: "trodden-qemu-plugin", variable: "TRODDEN_QEMU_PLUGIN" };
 
 /// Simulates the profiler and writes a report. Returns the program's exit status. Fails if a parameter is out of range, the input cannot be
 /// opened or is corrupt, or a file cannot be written.
@@ -57,7 +57,7 @@ pub fn run(job: &SimulateOptions, model: &SimulateModel) -> Result<ExitCode> {
     };
     let mut opened = match &job.from {
         Some(file) => open_file(file, model.format, &job.program)?,
-        None => start_program(&job.command, crate::output::destination(job.output.as_deref()).is_none(), level)?,
+        None => start_emulated_program(&job.command, crate::output::destination(job.output.as_deref()).is_none(), level)?,
     };
     if level == SourceDetail::Instructions && opened.source.level() == SourceDetail::Branches {
         bail!(
@@ -128,7 +128,7 @@ fn write_profile(
     (places, notes): (&MappedPlaces, &SourceNotes),
 ) -> Result<()> {
     let command = job.command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
-    let (run, store) = (Run { command, ..new_run() }, context().store().ok());
+    let (run, store) = (Run { command, ..new_run_metadata() }, driver_context().store().ok());
     let code = (places, notes.mappings.as_slice());
     let profile =
         table_profile(model.profile_of.unwrap_or(ProfileKind::Table), &parameters.detector, &lane.profiler, code, store.as_ref(), run)?;
@@ -138,9 +138,9 @@ fn write_profile(
 }
 
 /// Runs `true` under QEMU with the plugin. Returns a description of QEMU and the plugin.
-pub fn try_plugin() -> Result<String> {
+pub fn try_qemu_plugin() -> Result<String> {
     let version = qemu_version()?;
-    let plugin = find_plugin()?;
+    let plugin = find_qemu_plugin()?;
     let command = ["true".into()];
     let instructions = with_emulated_program(&command, true, SourceDetail::Branches, |program| program.count_trial_instructions())?;
     Ok(format!("{version}; {} recorded {instructions} instructions of `true`", plugin.display()))
@@ -148,7 +148,7 @@ pub fn try_plugin() -> Result<String> {
 
 /// Starts a program under QEMU. With `moves_output`, the program's standard output goes to standard error, because the report goes to
 /// standard output.
-fn start_program(command: &[OsString], moves_output: bool, level: SourceDetail) -> Result<OpenedSource> {
+fn start_emulated_program(command: &[OsString], moves_output: bool, level: SourceDetail) -> Result<OpenedSource> {
     with_emulated_program(command, moves_output, level, |program| program.start())
 }
 
@@ -159,24 +159,24 @@ fn with_emulated_program<T>(
     work: impl FnOnce(EmulatedProgram) -> Result<T>,
 ) -> Result<T> {
     let name = &command[0];
-    let file = find_program(context(), name).filter(|path| is_program(path));
+    let file = find_program(driver_context(), name).filter(|path| is_program(path));
     let file = file.ok_or_else(|| anyhow!("{} is not an executable program", name.display()))?;
-    let (plugin, folder) = (find_plugin()?, temporary::create_folder("trodden-simulate-")?);
+    let (plugin, folder) = (find_qemu_plugin()?, temporary::create_temporary_folder("trodden-simulate-")?);
     let output = moves_output.then(|| std::io::stderr().as_fd().try_clone_to_owned().map(Stdio::from)).transpose()?;
     work(EmulatedProgram { command, file: &file, plugin: &plugin, folder, output, level })
 }
 
-fn find_plugin() -> Result<PathBuf> {
-    if let Some(named) = PLUGIN.from_variable(context())? {
+fn find_qemu_plugin() -> Result<PathBuf> {
+    if let Some(named) = QEMU_PLUGIN_LIBRARY.from_variable(driver_context())? {
         return Ok(named);
     }
-    PLUGIN.find_installed(context())?.map_err(|places| {
+    QEMU_PLUGIN_LIBRARY.find_installed(driver_context())?.map_err(|places| {
         let [one, other] = places.each_ref().map(|place| place.display());
         anyhow!(
             "cannot find the QEMU plugin: neither {one} nor {other} exists. Build it with `cargo build --release -p {}`, or set {} to \
              its path",
-            PLUGIN.package,
-            PLUGIN.variable
+            QEMU_PLUGIN_LIBRARY.package,
+            QEMU_PLUGIN_LIBRARY.variable
         )
     })
 }

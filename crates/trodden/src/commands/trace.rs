@@ -2,8 +2,8 @@
 
 mod record;
 
-use crate::cli::{Diff, Export, Find, Format, Report, Show, Trace};
-use crate::context::context;
+use crate::cli::{DiffArguments, ExportArguments, ExportFormat, FindArguments, ReportArguments, ShowArguments, TraceCommand};
+use crate::context::driver_context;
 use crate::notes::note;
 use crate::output::{self, OutputFile};
 use crate::surroundings::recording_context;
@@ -20,8 +20,8 @@ use trodden_distributed::occurrences::find_place_occurrences;
 use trodden_distributed::path_profile::build_path_profile;
 use trodden_distributed::place::TraceLocation;
 use trodden_driver::other_programs::checked_stdout;
-use trodden_profile::{Collected, Run};
-use trodden_recording::{ProfileDestination, deliver, new_run};
+use trodden_profile::{CollectedProfile, Run};
+use trodden_recording::{ProfileDestination, deliver_profile, new_run_metadata};
 use trodden_report::input_kind::InputKind;
 use trodden_report::select::limit;
 use trodden_report::trace::show::{TraceShowOptions, TraceView};
@@ -30,10 +30,10 @@ use trodden_trace::command::{run_in_tracer_process, trace_in_this_process};
 use trodden_trace::{CollectorKind, TraceFile, try_collector};
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 
-pub fn run(job: &Trace) -> Result<ExitCode> {
+pub fn run(job: &TraceCommand) -> Result<ExitCode> {
     match job {
-        Trace::Record(job) => run_in_tracer_process(|| record::run(job)),
-        Trace::Work { folder, machine } => {
+        TraceCommand::Record(job) => run_in_tracer_process(|| record::run(job)),
+        TraceCommand::Work { folder, machine } => {
             trace_in_this_process()?;
             record::run_worker(folder, *machine)
         }
@@ -41,7 +41,7 @@ pub fn run(job: &Trace) -> Result<ExitCode> {
 }
 
 /// Opens a trace and prints notes about its recording.
-fn open_with_notes(path: &Path) -> Result<TraceFile> {
+fn open_trace_and_print_notes(path: &Path) -> Result<TraceFile> {
     let trace = TraceFile::open(path).with_context(|| format!("cannot open the trace {}", path.display()))?;
     for note in &trace.end().notes {
         crate::notes::note(format_args!("{}: {note}", path.display()));
@@ -50,7 +50,7 @@ fn open_with_notes(path: &Path) -> Result<TraceFile> {
 }
 
 /// `trodden report`: prints a trace's call tree, or writes a page.
-pub fn report(job: &Report) -> Result<ExitCode> {
+pub fn report(job: &ReportArguments) -> Result<ExitCode> {
     InputKind::Trace.reject_options(&[
         ("--function", job.function.is_some()),
         ("--measure", job.measure.is_some()),
@@ -59,7 +59,7 @@ pub fn report(job: &Report) -> Result<ExitCode> {
         ("--what-if", !job.what_if.is_empty()),
         ("--stream", job.stream.is_some()),
     ])?;
-    let trace = open_with_notes(&job.file)?;
+    let trace = open_trace_and_print_notes(&job.file)?;
     if let Some(file) = &job.html {
         let page = render_page(&trace, &TraceFilter::default())?;
         output::write_report(file, page.as_bytes(), "the page is")?;
@@ -67,25 +67,25 @@ pub fn report(job: &Report) -> Result<ExitCode> {
     }
     let options =
         TraceShowOptions { view: TraceView::Tree, thread: None, from: None, to: None, depth: show::DEFAULT_DEPTH, json: job.json };
-    write_view(&trace, &options)?;
+    write_trace_view(&trace, &options)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// `trodden show`: prints the blocks or the call tree of a trace, between two positions.
-pub fn show(job: &Show, file: &Path) -> Result<ExitCode> {
+pub fn show(job: &ShowArguments, file: &Path) -> Result<ExitCode> {
     const DEFAULT_MAX_BLOCKS: u64 = 100;
     InputKind::Trace.reject_options(&[("--core", job.core.is_some())])?;
-    let trace = open_with_notes(file)?;
+    let trace = open_trace_and_print_notes(file)?;
     let count = job.count.unwrap_or(if job.json || job.to.is_some() { 0 } else { DEFAULT_MAX_BLOCKS });
     let view = if job.calls { TraceView::Tree } else { TraceView::Blocks(count) };
     let (from, to, depth) = (job.from.clone(), job.to.clone(), job.depth.unwrap_or(show::DEFAULT_DEPTH));
-    if let Some(next) = write_view(&trace, &TraceShowOptions { view, thread: job.thread, from, to, depth, json: job.json })? {
+    if let Some(next) = write_trace_view(&trace, &TraceShowOptions { view, thread: job.thread, from, to, depth, json: job.json })? {
         note(format_args!("more blocks follow. To show the next ones, pass `--from '#{next}'`; to show all, pass `--count 0`"));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn write_view(trace: &TraceFile, options: &TraceShowOptions) -> Result<Option<u64>> {
+fn write_trace_view(trace: &TraceFile, options: &TraceShowOptions) -> Result<Option<u64>> {
     let mut out = BufWriter::new(output::text_or_json_writer(options.json));
     let next = show::show(&mut out, trace, options)?;
     out.flush()?;
@@ -93,9 +93,9 @@ fn write_view(trace: &TraceFile, options: &TraceShowOptions) -> Result<Option<u6
 }
 
 /// `trodden find`: prints the executions of a place in the code. Returns status 1 if there are any and `--fail` is given.
-pub fn find(job: &Find) -> Result<ExitCode> {
+pub fn find(job: &FindArguments) -> Result<ExitCode> {
     InputKind::Trace.reject_options(&[("--events", job.events)])?;
-    let trace = open_with_notes(&job.file)?;
+    let trace = open_trace_and_print_notes(&job.file)?;
     let place = TraceLocation::parse(&job.expression, &trace)?;
     let all = find_place_occurrences(&trace, &place, job.thread, limit(output::max_results(job.top, job.json)))?;
     if job.json {
@@ -109,7 +109,7 @@ pub fn find(job: &Find) -> Result<ExitCode> {
 }
 
 /// `trodden diff`: prints where two traces diverge. Returns status 1 if they diverge and `--fail` is given.
-pub fn diff(job: &Diff) -> Result<ExitCode> {
+pub fn diff(job: &DiffArguments) -> Result<ExitCode> {
     let other_options = [
         ("--across-builds", job.across_builds),
         ("--min-change", job.min_change.is_some()),
@@ -117,7 +117,7 @@ pub fn diff(job: &Diff) -> Result<ExitCode> {
         ("--sequence", job.sequence),
     ];
     InputKind::Trace.reject_options(&other_options)?;
-    let (left, right) = (open_with_notes(&job.before)?, open_with_notes(&job.after)?);
+    let (left, right) = (open_trace_and_print_notes(&job.before)?, open_trace_and_print_notes(&job.after)?);
     let options = TraceDiffOptions { ignore: job.ignore.clone(), thread: job.thread, top: job.top };
     let found = find_trace_differences(&left, &right, &options)?;
     if job.json {
@@ -130,21 +130,21 @@ pub fn diff(job: &Diff) -> Result<ExitCode> {
     Ok(if job.fail && !found.differences.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-pub fn export(job: &Export) -> Result<ExitCode> {
-    let trace = open_with_notes(&job.file)?;
+pub fn export(job: &ExportArguments) -> Result<ExitCode> {
+    let trace = open_trace_and_print_notes(&job.file)?;
     let left_out = TraceFilter::new(&trace, &job.ignore, job.thread)?;
-    let is_json = job.format == Format::Chrome;
-    export_to(job.output.as_deref(), is_json, |out| match job.format {
-        Format::Folded => export::folded(&trace, &left_out, out),
-        Format::Chrome => export::chrome(&trace, &left_out, out),
-        Format::Addresses => export::addresses(&trace, &left_out, out),
+    let is_json = job.format == ExportFormat::Chrome;
+    export_to_file_or_stdout(job.output.as_deref(), is_json, |out| match job.format {
+        ExportFormat::Folded => export::write_folded(&trace, &left_out, out),
+        ExportFormat::Chrome => export::write_chrome_trace(&trace, &left_out, out),
+        ExportFormat::Addresses => export::write_addresses(&trace, &left_out, out),
         _ => Ok(out.write_all(render_page(&trace, &left_out)?.as_bytes())?),
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Writes to standard output or to a file. The file appears only when it is complete.
-fn export_to(file: Option<&Path>, is_json: bool, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+fn export_to_file_or_stdout(file: Option<&Path>, is_json: bool, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
     if let Some(file) = output::destination(file) {
         let mut out = OutputFile::create(file)?;
         write(&mut out)?;
@@ -162,17 +162,17 @@ fn render_page(trace: &TraceFile, left_out: &TraceFilter) -> Result<String> {
 
 /// `trodden import`: stores the path profile of a trace.
 pub fn import(file: &Path, destination: &ProfileDestination) -> Result<()> {
-    let trace = open_with_notes(file)?;
+    let trace = open_trace_and_print_notes(file)?;
     let recording = recording_context();
-    let profile = build_path_profile(&trace, Run { suite: destination.suite.clone(), ..new_run() })?;
+    let profile = build_path_profile(&trace, Run { suite: destination.suite.clone(), ..new_run_metadata() })?;
     note("the profile has paths of machine code, whose control flow graphs are taken from the trace");
-    deliver(&Collected { profile, problems: Vec::new() }, destination, &recording).map(drop)
+    deliver_profile(&CollectedProfile { profile, problems: Vec::new() }, destination, &recording).map(drop)
 }
 
 /// Tries each collector on this program or on a small program that it compiles. Returns the names of the collectors that work. If none
 /// works, fails with the error of the first one.
-pub fn find_working_collectors() -> Result<String> {
-    let tried = CollectorKind::ALL.map(|kind| (kind, try_on_program(kind)));
+pub fn list_names_of_working_collectors() -> Result<String> {
+    let tried = CollectorKind::ALL.map(|kind| (kind, try_trace_collector(kind)));
     let working = tried.iter().filter(|(_, result)| result.is_ok()).map(|(kind, _)| match kind {
         CollectorKind::Compiled => format!("{} (programs built with sleds for witnesses)", kind.collector().name()),
         _ => kind.collector().name().to_owned(),
@@ -184,14 +184,14 @@ pub fn find_working_collectors() -> Result<String> {
     Ok(working.join(", "))
 }
 
-fn try_on_program(kind: CollectorKind) -> Result<()> {
+fn try_trace_collector(kind: CollectorKind) -> Result<()> {
     if kind != CollectorKind::Compiled {
         return try_collector(kind, &std::env::current_exe().context("cannot find the program file of trodden")?);
     }
-    let place = temporary::create_folder("trodden-doctor-")?;
+    let place = temporary::create_temporary_folder("trodden-doctor-")?;
     let (source, program) = (place.path().join("trial.c"), place.path().join("trial"));
     fs::write(&source, "int main(void) { return 0; }\n")?;
-    let mut compile = Command::new(context().executable_folder()?.join("trodden"));
+    let mut compile = Command::new(driver_context().executable_folder()?.join("trodden"));
     compile.arg("cc").env(SETTINGS_VARIABLE, "observe=trace").arg(&source).arg("-o").arg(&program).current_dir(place.path());
     let output = compile.output().context("cannot run `trodden cc`")?;
     checked_stdout(output, "`trodden cc` failed")?;

@@ -1,7 +1,7 @@
 //! `trodden waits`: records which ranks or threads wait for which. `trodden report` explains each wait as a difference between two paths.
 
-use crate::cli::{Export, Report, Waits, WaitsRecord};
-use crate::context::context;
+use crate::cli::{ExportArguments, ReportArguments, WaitsCommand, WaitsRecordArguments};
+use crate::context::driver_context;
 use crate::output::{self, print_json, write_or_print, write_report};
 use crate::surroundings::folders;
 use crate::temporary;
@@ -12,7 +12,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::ExitCode;
-use trodden_driver::assets::OwnLibrary;
+use trodden_driver::assets::TroddenLibrary;
 use trodden_driver::other_programs::find_program;
 use trodden_launch::process::{cannot_run_error, exit_code};
 use trodden_report::input_kind::InputKind;
@@ -31,22 +31,22 @@ use trodden_waits_file::summary::WaitSummary;
 const DEFAULT_SAMPLES_PER_SECOND: u32 = 1000;
 
 /// The library that is preloaded into the program.
-const RECORDER: OwnLibrary = OwnLibrary {
+const WAITS_RECORDER_LIBRARY: TroddenLibrary = TroddenLibrary {
     kind: "recorder",
     file: trodden_waits_file::symbols::RECORDER_FILE_NAME,
     package: "trodden-waits-recorder",
     variable: "TRODDEN_WAITS_RECORDER",
 };
 
-pub fn run(job: &Waits) -> Result<ExitCode> {
+pub fn run(job: &WaitsCommand) -> Result<ExitCode> {
     match job {
-        Waits::Record(job) => record(job),
+        WaitsCommand::Record(job) => record(job),
     }
 }
 
-fn record(job: &WaitsRecord) -> Result<ExitCode> {
+fn record(job: &WaitsRecordArguments) -> Result<ExitCode> {
     // The new recording replaces an older one, so the command is checked first.
-    let program = find_program(context(), &job.command[0]).and_then(|file| fs::metadata(file).ok());
+    let program = find_program(driver_context(), &job.command[0]).and_then(|file| fs::metadata(file).ok());
     let refused = program.map_or(Some(io::ErrorKind::NotFound), |found| {
         let is_executable = found.is_file() && found.permissions().mode() & 0o111 != 0;
         (!is_executable).then_some(io::ErrorKind::PermissionDenied)
@@ -56,21 +56,21 @@ fn record(job: &WaitsRecord) -> Result<ExitCode> {
     }
     let program =
         RecordedProgram { command: &job.command, output: &job.output, rate: job.choices.rate.unwrap_or(DEFAULT_SAMPLES_PER_SECOND) };
-    Ok(exit_code(program.run(&find_recorder()?)?))
+    Ok(exit_code(program.run(&find_waits_recorder()?)?))
 }
 
 /// Loads the recorder into a program. Returns a description of the recorder.
-pub fn try_recorder() -> Result<String> {
-    let recorder = find_recorder()?;
-    recorder.check_recorder_can_be_preloaded(temporary::create_folder("trodden-waits-")?.path())?;
+pub fn try_waits_recorder() -> Result<String> {
+    let recorder = find_waits_recorder()?;
+    recorder.check_recorder_can_be_preloaded(temporary::create_temporary_folder("trodden-waits-")?.path())?;
     Ok(format!("{} loads into programs", recorder.library.display()))
 }
 
-fn find_recorder() -> Result<WaitsRecorder> {
-    Ok(WaitsRecorder { library: RECORDER.find_preloadable(context())?, preloaded: env::var_os("LD_PRELOAD") })
+fn find_waits_recorder() -> Result<WaitsRecorder> {
+    Ok(WaitsRecorder { library: WAITS_RECORDER_LIBRARY.find_preloadable(driver_context())?, preloaded: env::var_os("LD_PRELOAD") })
 }
 
-pub fn report(job: &Report) -> Result<ExitCode> {
+pub fn report(job: &ReportArguments) -> Result<ExitCode> {
     InputKind::Waits.reject_options(&[
         ("--function", job.function.is_some()),
         ("--measure", job.measure.is_some()),
@@ -107,7 +107,7 @@ pub fn report(job: &Report) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-pub fn export(job: &Export) -> Result<ExitCode> {
+pub fn export(job: &ExportArguments) -> Result<ExitCode> {
     let summary = analyse_recording(&job.file, &ReportOptions { has_timeline: true, ..ReportOptions::default() }, None)?;
     write_or_print(job.output.as_deref(), chrome::chrome_trace(&summary).to_string().as_bytes())?;
     Ok(ExitCode::SUCCESS)

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use trodden_profile::{FunctionPaths, Profile, RunStore};
-use trodden_report::Name;
+use trodden_report::DemangledName;
 
 const WORKSPACE_MANIFEST: &str = "[workspace]\nresolver = \"2\"\nmembers = [\"core\", \"mac\", \"app\"]\n\
     [profile.whole]\ninherits = \"dev\"\nlto = \"fat\"\n";
@@ -307,7 +307,7 @@ fn standard_library_is_counted_on_request() {
     assert_eq!((count_calls(&without, print), count_calls(&with, print)), (0, 1));
     assert_eq!((count_calls(&without, "subject::main"), count_calls(&with, "subject::main")), (1, 1));
     let of_crate = |profile: &Profile, name: &str| {
-        let own = profile.functions().filter(|(_, _, f)| Name::from_linkage(f.plain_name()).short.contains(name));
+        let own = profile.functions().filter(|(_, _, f)| DemangledName::from_linkage(f.plain_name()).short.contains(name));
         own.filter(|(_, unit, map)| unit.counts_of(map).next().is_some()).count()
     };
     assert!(of_crate(&without, "gimli::") == 0 && of_crate(&with, "gimli::") > 0);
@@ -338,8 +338,8 @@ fn find_newest(folder: &Path, begin: &str, end: &str) -> Vec<PathBuf> {
 
 /// Returns the number of calls to a function, summed over all units.
 fn count_calls(profile: &Profile, name: &str) -> u64 {
-    let own = profile.functions().filter(|(_, _, f)| Name::from_linkage(f.plain_name()).matches(name));
-    own.map(|(_, unit, map)| FunctionPaths::decode(map, unit.counts_of(map)).unwrap().entries()).sum()
+    let own = profile.functions().filter(|(_, _, f)| DemangledName::from_linkage(f.plain_name()).matches(name));
+    own.map(|(_, unit, map)| FunctionPaths::decode(map, unit.counts_of(map)).unwrap().call_count()).sum()
 }
 
 fn remove_hash(name: &str) -> &str {

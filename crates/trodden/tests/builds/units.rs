@@ -33,10 +33,10 @@ fn build_unit(place: &Place, unit: &str, settings: &Settings) -> String {
     let mut clang = place.command("clang-22");
     clang.args(["-O0", "-x", "ir", "unit.ll", "-c", "-o", "unit.o"]).arg(option).env(EXPERIMENT_VARIABLE, request);
     clang.args(["-mllvm", &format!("-print-before={FIRST_CODEGEN_PASS}"), "-mllvm", "-print-module-scope"]);
-    extract_functions(&String::from_utf8(must(&mut clang).stderr).unwrap())
+    extract_llvm_functions(&String::from_utf8(must(&mut clang).stderr).unwrap())
 }
 
-fn extract_functions(printed: &str) -> String {
+fn extract_llvm_functions(printed: &str) -> String {
     let mut text = String::new();
     let mut inside = false;
     for line in printed.lines() {

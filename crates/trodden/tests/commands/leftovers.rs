@@ -110,10 +110,10 @@ fn list_files_left_by_command(place: &Place, mut command: Command, signal: &str,
     must(Command::new("kill").args([format!("-{signal}"), "--".to_owned(), format!("-{}", child.id())]));
     let status = child.wait().unwrap();
     assert!(!status.success(), "{arguments}: {status}");
-    list_names(&temporary)
+    list_file_names(&temporary)
 }
 
-fn list_names(folder: &std::path::Path) -> Vec<String> {
+fn list_file_names(folder: &std::path::Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten();
     entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
 }
@@ -128,10 +128,10 @@ fn signals_leave_no_temporary_files() {
     }
     place.write("many.c", &(many + "int main(int c, char **v) { return f3(c); }\n"));
     place.cc("-O2 many.c -o many");
-    let temporary = || !list_names(&place.path("temporary")).is_empty();
+    let temporary = || !list_file_names(&place.path("temporary")).is_empty();
     let is_counting = || {
         count_raw_folders(&place) > 0
-            && list_names(&place.path(".trodden")).iter().any(|name| has_raw_files(&place.path(".trodden").join(name)))
+            && list_file_names(&place.path(".trodden")).iter().any(|name| has_raw_files(&place.path(".trodden").join(name)))
     };
     for signal in ["INT", "TERM"] {
         let _ = fs::remove_file(place.path("begun"));
@@ -171,7 +171,7 @@ fn disturb_writes(place: &Place, command: &mut Command, how: &str) {
 }
 
 fn list_begun_names(folder: &std::path::Path) -> Vec<String> {
-    list_names(folder).into_iter().filter(|name| name.starts_with(".trodden-")).collect()
+    list_file_names(folder).into_iter().filter(|name| name.starts_with(".trodden-")).collect()
 }
 
 /// Returns true if a process has an open file in `folder` that has no name.
@@ -187,11 +187,11 @@ fn has_unnamed_file(process: u32, folder: &std::path::Path) -> bool {
 /// completes the recording and gives it its final name, and then the recording must be readable.
 fn assert_no_unfinished_result(place: &Place, signal: &str) {
     let results = place.path("results");
-    if list_names(&results) == ["branches"] {
+    if list_file_names(&results) == ["branches"] {
         place.trodden("simulate --from results/branches");
         fs::remove_file(results.join("branches")).unwrap();
     }
-    assert_eq!(list_names(&results), [""; 0], "{signal}");
+    assert_eq!(list_file_names(&results), [""; 0], "{signal}");
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn signal_while_a_result_is_renamed_leaves_no_temporary_file() {
     let output = command.output().unwrap();
     // The command may have ended before the signal was handled.
     assert!(output.status.success() || output.status.signal() == Some(15), "{output:?}");
-    assert_eq!(list_names(&place.path("results")), ["old"]);
+    assert_eq!(list_file_names(&place.path("results")), ["old"]);
     assert!(fs::read(place.path("results/old")).unwrap() == whole);
 }
 
@@ -266,7 +266,7 @@ fn signal_leaves_no_temporary_copy_of_a_read_only_store() {
         let output = command.output().unwrap();
         assert!(output.status.success() || how == "end" && output.status.signal() == Some(15), "{output:?}");
         assert!(String::from_utf8_lossy(&output.stdout).contains("prog"), "{output:?}");
-        assert_eq!(list_names(&place.path("temporary")), [""; 0], "{how}");
+        assert_eq!(list_file_names(&place.path("temporary")), [""; 0], "{how}");
     }
 }
 
@@ -281,5 +281,5 @@ fn signal_during_training_restores_the_program() {
     let pgo = ["pgo", "--train", "sh train.sh", "--hot-paths", "complete", "--", "sh", "-c", "rm -f built; cc -O1 prog.c -o built"];
     assert_eq!(list_files_left_by(&place, &pgo, "TERM", || place.path("begun").exists()), [""; 0]);
     assert!(fs::read(place.path("built")).unwrap().starts_with(b"\x7fELF"));
-    assert!(!list_names(&place.path("")).iter().any(|name| name.contains("trained")), "{:?}", list_names(&place.path("")));
+    assert!(!list_file_names(&place.path("")).iter().any(|name| name.contains("trained")), "{:?}", list_file_names(&place.path("")));
 }

@@ -3,7 +3,7 @@
 use crate::place::{Place, executions, must, trodden};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
-use trodden_profile::stream::{CounterLookup, StreamLog, Symbol};
+use trodden_profile::stream::{CounterLookup, StreamLog, StreamSymbol};
 use trodden_profile::{ProcessEnding, Profile, RunEntry, RunStore};
 
 const STEP_SOURCE: &str = "__attribute__((noinline)) int step(int n) { __asm__ volatile(\"\"); if (n & 1) return n; return 2 * n; }\n";
@@ -275,7 +275,7 @@ fn count_streamed_steps(store: &RunStore, entry: &RunEntry) -> (u64, u64) {
         let is_step = |counter: u32| places.function(places.path(counter).unwrap().0).name == "step";
         for thread in log.threads() {
             log.visit(thread, 0, |event| {
-                steps += u64::from(matches!(event, Symbol::Enter(counter) if is_step(counter)));
+                steps += u64::from(matches!(event, StreamSymbol::Enter(counter) if is_step(counter)));
                 true
             })
             .unwrap();

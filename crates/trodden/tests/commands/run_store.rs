@@ -192,7 +192,7 @@ fn killed_recordings_lose_no_other_runs() {
     let listed: BTreeSet<String> = runs.iter().map(|run| run.run.command[1].clone()).collect();
     assert_eq!(listed.len(), runs.len(), "no recording is listed twice");
     assert!(listed.contains("first") && completed.is_subset(&listed), "{completed:?} {listed:?}");
-    assert!(store.unreadable().unwrap().is_empty());
+    assert!(store.unreadable_profiles().unwrap().is_empty());
     let files = fs::read_dir(place.path(".trodden/profiles")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let files: BTreeSet<String> = files.filter(|name| !name.starts_with('.')).collect();
     assert_eq!(files, runs.iter().map(|run| format!("{:06}.trodden", run.number)).collect());

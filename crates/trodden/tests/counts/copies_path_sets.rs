@@ -4,7 +4,7 @@
 use crate::place::{Place, must, trodden, with_choices};
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Output};
-use trodden_profile::{Inexact, Profile};
+use trodden_profile::{InexactnessReason, Profile};
 use trodden_unit::Identity;
 
 /// A program with mutual recursion, and with `longjmp` over frames of both functions and out of a loop.
@@ -156,7 +156,7 @@ fn actions_that_would_make_copies_differ_are_rejected() {
 }
 
 /// Counts of interesting paths, executions of each function on all other paths, and the reasons why the profile is not exact.
-type Counted = (BTreeMap<(String, u64), u64>, BTreeMap<String, u64>, Vec<Inexact>);
+type Counted = (BTreeMap<(String, u64), u64>, BTreeMap<String, u64>, Vec<InexactnessReason>);
 
 fn read_counts(place: &Place) -> Counted {
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
@@ -168,7 +168,7 @@ fn read_counts(place: &Place) -> Counted {
             others.insert(function.name.clone(), without_path);
         }
     }
-    (paths, others, profile.inexact())
+    (paths, others, profile.inexactness_reasons())
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use crate::place::{Place, trodden};
 use std::process::Command;
-use trodden_profile::{FunctionPaths, Inexact, Profile};
+use trodden_profile::{FunctionPaths, InexactnessReason, Profile};
 
 /// A program with eight paths. Each path is taken equally often by two threads, and by a process that one of the threads creates.
 const SUBJECT_PROGRAM: &str = "#include <pthread.h>\n#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n#define NOP __asm__ \
@@ -64,7 +64,7 @@ fn tables_and_atomic_counters_are_exact_in_threads_and_forks() {
     {
         let profile = record_subject(parameters);
         assert_eq!(count_tread_paths(&profile), (vec![EXECUTIONS_PER_PATH; 8], 0), "{parameters}");
-        assert!(profile.inexact().is_empty(), "{parameters}");
+        assert!(profile.inexactness_reasons().is_empty(), "{parameters}");
     }
 }
 
@@ -73,7 +73,7 @@ fn unoptimised_code_counts_exactly_in_threads_and_forks() {
     for parameters in ["", "threads=atomic", "table-slots=64 array-paths=1", "chords=off"] {
         let profile = record_unoptimised_subject(parameters);
         assert_eq!(count_tread_paths(&profile), (vec![EXECUTIONS_PER_PATH; 8], 0), "{parameters}");
-        assert!(profile.inexact().is_empty(), "{parameters}");
+        assert!(profile.inexactness_reasons().is_empty(), "{parameters}");
     }
 }
 
@@ -112,7 +112,8 @@ fn full_tables_lose_paths_but_no_executions_and_are_reported() {
     assert_eq!(counts.iter().sum::<u64>() + unattributed, 8 * EXECUTIONS_PER_PATH);
     assert_eq!(unattributed, 4 * EXECUTIONS_PER_PATH);
     // The function `run` may also have filled its table.
-    assert!(matches!(profile.inexact()[..], [Inexact::TableFull { functions: 1.., executions }] if executions >= unattributed));
+    assert!(matches!(profile.inexactness_reasons()[..],
+            [InexactnessReason::TableFull { functions: 1.., executions }] if executions >= unattributed));
 }
 
 /// With RARE set, a thread calls a function that no other run calls, and a branch leads to a tail call that the compiler must keep.

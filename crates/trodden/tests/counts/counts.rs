@@ -86,7 +86,7 @@ fn loops_that_never_take_their_back_edge_have_no_iterations() {
         let mut counts: Vec<u64> = walk.complete.iter().map(|p| p.count).filter(|n| *n > 0).collect();
         counts.sort_unstable();
         // In four of the seven calls, no back edge is taken. In the other three, one is taken, so that each call makes two paths.
-        assert_eq!((walk.entries(), counts), (7, vec![3, 3, 4]), "{trip_counts}");
+        assert_eq!((walk.call_count(), counts), (7, vec![3, 3, 4]), "{trip_counts}");
     }
 }
 
@@ -99,7 +99,7 @@ fn counts_of_sixty_four_threads_are_complete() {
         0,
     );
     let step = decode_paths(&profile, "step");
-    assert_eq!(step.entries(), 64 * 200_000);
+    assert_eq!(step.call_count(), 64 * 200_000);
     let mut counts: Vec<u64> = step.complete.iter().map(|p| p.count).collect();
     counts.sort_unstable();
     assert_eq!(counts, [64 * 100_000, 64 * 100_000]);
@@ -117,7 +117,7 @@ fn threads_that_end_early_are_counted_and_have_unfinished_paths() {
     );
     assert_eq!(executions(&profile, "step"), Some(1000));
     let run = decode_paths(&profile, "run");
-    assert_eq!((run.entries(), run.total()), (500, 0));
+    assert_eq!((run.call_count(), run.total()), (500, 0));
     assert_eq!(run.unfinished.iter().map(|u| u.count).sum::<i64>(), 500);
 }
 
@@ -135,7 +135,7 @@ fn counts_are_complete_however_the_program_ends() {
         let profile = record(&generate_deep_program(end), status);
         assert_eq!(executions(&profile, "step"), Some(11), "{end}");
         let main = decode_paths(&profile, "main");
-        assert_eq!((main.entries(), main.total()), (1, 0), "{end}");
+        assert_eq!((main.call_count(), main.total()), (1, 0), "{end}");
         // The nine callers in the chain are still in their calls, which never return.
         assert!(decode_paths(&profile, "deep").unfinished.iter().map(|u| u.count).sum::<i64>() >= 9, "{end}");
     }
@@ -166,10 +166,10 @@ fn longjmp_leaves_the_callers_paths_unfinished() {
         0,
     );
     let outer = decode_paths(&profile, "outer");
-    assert_eq!((outer.entries(), outer.total()), (90, 60));
+    assert_eq!((outer.call_count(), outer.total()), (90, 60));
     assert_eq!(outer.unfinished.iter().map(|u| u.count).sum::<i64>(), 30);
     assert_eq!(executions(&profile, "step"), Some(90 + 60 + 60));
-    assert_eq!(decode_paths(&profile, "main").entries(), 1);
+    assert_eq!(decode_paths(&profile, "main").call_count(), 1);
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn forked_processes_have_separate_counts() {
         0,
     );
     assert_eq!(executions(&profile, "step"), Some(1 + 20 * 1000 + 20));
-    assert_eq!(decode_paths(&profile, "main").entries(), 1);
+    assert_eq!(decode_paths(&profile, "main").call_count(), 1);
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn counts_of_a_hundred_simultaneous_runs_are_added() {
     assert!(output.status.success());
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
     assert_eq!(executions(&profile, "step"), Some(500_000));
-    assert_eq!(decode_paths(&profile, "main").entries(), 100);
+    assert_eq!(decode_paths(&profile, "main").call_count(), 100);
 }
 
 #[test]
@@ -210,12 +210,12 @@ fn exceptions_take_their_own_paths() {
     place.cxx("-O2 prog.cc -o prog");
     let (_, profile) = place.record("prog");
     let bare = decode_paths(&profile, "_Z4barei");
-    assert_eq!((bare.entries(), bare.total()), (100, 75));
+    assert_eq!((bare.call_count(), bare.total()), (100, 75));
     assert_eq!(bare.unfinished.iter().map(|u| u.count).sum::<i64>(), 25);
     // The guarded function continues unwinding with its own code, so all its paths are complete.
     let guarded = decode_paths(&profile, "_Z7guardedi");
-    assert_eq!((guarded.entries(), guarded.total()), (100, 100));
-    assert!(guarded.all_finished());
+    assert_eq!((guarded.call_count(), guarded.total()), (100, 100));
+    assert!(guarded.are_all_paths_finished());
 }
 
 #[test]

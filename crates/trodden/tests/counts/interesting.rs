@@ -3,7 +3,7 @@
 
 use crate::place::{Place, must, trodden, with_choices};
 use std::collections::BTreeMap;
-use trodden_profile::{FunctionPaths, Inexact, Profile, UnitProfile};
+use trodden_profile::{FunctionPaths, InexactnessReason, Profile, UnitProfile};
 use trodden_unit::FunctionMap;
 
 /// `tread` has eight paths, each executed 1,000 times. Lines 4, 6 and 8 are each on half of the paths.
@@ -85,16 +85,15 @@ fn every_scheme_counts_its_paths_and_reports_what_it_leaves_out() {
     for scheme in ["spp", "mspp", "pertinent", "pspp", "ppp", "known-table", "ppp-optimal", "approximate"] {
         let profile = rebuild_and_run(&place, &format!("--interesting touch:prog.c:4 --scheme {scheme}"));
         let (found, others) = count_paths(&profile, "tread").unwrap();
-        let inexact = profile.inexact();
-        assert!(
-            matches!(&inexact[0], Inexact::Interesting { scheme: named, functions: 1, executions: n } if named == scheme && *n == others)
-        );
-        let aliases = inexact.iter().any(|i| matches!(i, Inexact::Aliases { .. }));
+        let inexact = profile.inexactness_reasons();
+        assert!(matches!(&inexact[0],
+                InexactnessReason::Interesting { scheme: named, functions: 1, executions: n } if named == scheme && *n == others));
+        let aliases = inexact.iter().any(|i| matches!(i, InexactnessReason::Aliases { .. }));
         assert!(aliases || (found == [1000; 4] && others == 4000), "{scheme}: {found:?} {others}");
         assert!(!aliases || scheme == "spp" || scheme == "approximate", "{scheme}");
     }
     let full = rebuild_and_run(&place, "--interesting touch:prog.c:4 --scheme ball-larus");
-    assert_eq!((count_paths(&full, "tread"), full.inexact()), (Some((vec![1000; 8], 0)), vec![]));
+    assert_eq!((count_paths(&full, "tread"), full.inexactness_reasons()), (Some((vec![1000; 8], 0)), vec![]));
 }
 
 /// A calculator with loops, recursion, and `longjmp` out of deep frames.
@@ -183,7 +182,7 @@ fn every_scheme_agrees_with_the_full_build_on_loops_recursion_and_longjmp() {
         let exact = !["spp", "approximate"].contains(&scheme);
         let aliases = profile.functions().any(|(_, _, f)| f.interesting().is_some_and(|c| !c.aliases.is_empty()));
         assert!(!(exact && aliases), "{scheme}");
-        assert_eq!(aliases, profile.inexact().iter().any(|i| matches!(i, Inexact::Aliases { .. })), "{scheme}");
+        assert_eq!(aliases, profile.inexactness_reasons().iter().any(|i| matches!(i, InexactnessReason::Aliases { .. })), "{scheme}");
     }
 }
 

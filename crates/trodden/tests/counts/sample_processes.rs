@@ -65,7 +65,7 @@ fn threads_children_and_loaded_libraries_are_sampled() {
     let (image, unit, function) = profile.functions().find(|(_, _, f)| f.name == "library_step").unwrap();
     for (path, count) in unit.counts_of(function).filter(|(_, count)| *count > 0) {
         // The paths have so few instructions that counting takes a large part of each burst. The weighted count corrects this.
-        let weighted = sampling.weighted(image.identity, unit.unit, function.first_counter + path, count);
+        let weighted = sampling.weighted_count(image.identity, unit.unit, function.first_counter + path, count);
         assert!(weighted > count as f64, "{weighted} {count}");
     }
 }

@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
 use trodden_oracle::random::{RandomLanguage, program};
-use trodden_profile::stream::{CounterLookup, LiveStream, Nesting, NestingStep, StreamLog, Symbol, ThreadKey, ThreadLog, is_stream_file};
+use trodden_profile::stream::{CallNesting, CounterLookup, LiveStream, NestingStep, StreamLog, StreamSymbol};
+use trodden_profile::stream::{ThreadKey, ThreadLog, is_stream_file};
 use trodden_profile::{FunctionPaths, Profile};
 use trodden_unit::FunctionMap;
 use trodden_wire::stream::Event;
@@ -178,20 +179,20 @@ fn check_frames_nest(place: &Place, profile: &Profile) -> Vec<(u64, usize)> {
         let image = profile.images.iter().find(|i| i.identity == log.header().image).unwrap().with_events_as_paths();
         let places = CounterLookup::new(log.header(), &image);
         for thread in log.threads() {
-            let (mut nesting, mut unwound, mut uncalled) = (Nesting::new(&places), 0, 0);
+            let (mut nesting, mut unwound, mut uncalled) = (CallNesting::new(&places), 0, 0);
             log.visit(thread, 0, |event| {
-                let step = nesting.feed(event);
+                let step = nesting.feed_symbol(event);
                 assert_ne!(step, NestingStep::Unknown);
                 if let NestingStep::Unwound(frames) = step {
                     unwound += frames as u64;
                 }
-                if let (NestingStep::Entered(frame), Symbol::Enter(_)) = (step, event) {
+                if let (NestingStep::Entered(frame), StreamSymbol::Enter(_)) = (step, event) {
                     uncalled += u64::from(frame.call.is_none() && nesting.frames().len() > 1);
                 }
                 true
             })
             .unwrap();
-            let unclear = nesting.unclear();
+            let unclear = nesting.unclear_frame_counts();
             assert_eq!((unclear.vanished, unclear.unseen), (0, 0), "thread {:?}", thread.key);
             assert_eq!(uncalled, 0, "frames whose call is not known");
             threads.push((unwound, nesting.frames().len()));
@@ -265,7 +266,7 @@ fn path_numbers_and_counts_of_random_programs_agree() {
 }
 
 /// Returns each thread's symbols and number of lost events in a log, or `None` if the log is unreadable or reported as corrupt.
-fn read_log(file: &std::path::Path) -> Option<Vec<(ThreadKey, u64, Vec<Symbol>)>> {
+fn read_log(file: &std::path::Path) -> Option<Vec<(ThreadKey, u64, Vec<StreamSymbol>)>> {
     let log = StreamLog::open(file).ok()?;
     let read = |thread: &ThreadLog| {
         let mut symbols = Vec::new();

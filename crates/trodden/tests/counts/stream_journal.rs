@@ -6,7 +6,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use trodden_profile::stream::{Drain, JOURNAL_EXTENSION, StreamLog, Symbol, ThreadKey, ThreadLog};
+use trodden_profile::stream::{JOURNAL_EXTENSION, StreamDrain, StreamLog, StreamSymbol, ThreadKey, ThreadLog};
 use trodden_sequence::CompressionMethod;
 
 /// A program that does some work for each byte that it reads.
@@ -73,11 +73,12 @@ fn is_stream_used(stream: &Path) -> bool {
 }
 
 /// The lost events and the symbols of each thread in a log, and the number of bytes reported as corrupt.
-type Collected = (Vec<(ThreadKey, u64, Vec<Symbol>)>, u64);
+type Collected = (Vec<(ThreadKey, u64, Vec<StreamSymbol>)>, u64);
 
 /// Collects the events of a stream file, its log and its journals. Returns `None` if that fails.
 fn collect_stream(stream: &Path, to: &Path) -> Option<Collected> {
-    let drained = Drain::resume(stream, to, Some(&stream.with_extension(LOG_EXTENSION)), CompressionMethod::Phrases).ok()?;
+    let drained =
+        StreamDrain::finish_interrupted_drain(stream, to, Some(&stream.with_extension(LOG_EXTENSION)), CompressionMethod::Phrases).ok()?;
     let log = StreamLog::open(to).unwrap();
     let threads = log.threads().iter().map(|thread| {
         let mut symbols = Vec::new();

@@ -50,7 +50,7 @@ impl Place {
     /// Creates a command that runs in the test folder. If `TRODDEN_CLANG` names a version (`clang-19`), tools of LLVM 22 are replaced by
     /// those of this version.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
-        let mut command = Command::new(of_tested_version(program.as_ref()));
+        let mut command = Command::new(compiler_of_tested_version(program.as_ref()));
         command.current_dir(self.folder.path()).env("TRODDEN_CACHE", self.path("store"));
         for variable in [
             "TRODDEN_INSTRUMENT",
@@ -142,13 +142,13 @@ impl Place {
 pub fn executions(profile: &Profile, function: &str) -> Option<u64> {
     let mut sum = None;
     for (_, unit, map) in profile.functions().filter(|(_, _, f)| f.plain_name() == function) {
-        *sum.get_or_insert(0) += FunctionPaths::decode(map, unit.counts_of(map)).unwrap().entries();
+        *sum.get_or_insert(0) += FunctionPaths::decode(map, unit.counts_of(map)).unwrap().call_count();
     }
     sum
 }
 
 /// Returns the name of an LLVM tool, with the version that `TRODDEN_CLANG` selects.
-fn of_tested_version(program: &OsStr) -> OsString {
+fn compiler_of_tested_version(program: &OsStr) -> OsString {
     let version = std::env::var("TRODDEN_CLANG").ok().and_then(|clang| clang.strip_prefix("clang-").map(str::to_owned));
     match (program.to_str().and_then(|name| name.strip_suffix("-22")), version) {
         (Some(tool), Some(version)) => format!("{tool}-{version}").into(),

@@ -111,7 +111,7 @@ fn wait_until(what: &str, round: &Round, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-fn list_names(folder: &Path) -> Vec<String> {
+fn list_file_names(folder: &Path) -> Vec<String> {
     let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
     names.filter(|name| !name.ends_with(".trace")).collect()
 }
@@ -167,7 +167,7 @@ fn run_round(folder: &Folder, round: &Round, disk: Option<&PathBuf>) {
     wait_until("the recorder hangs", round, || recorder.try_wait().unwrap().is_some());
     // The tracer may outlive a killed recorder, and the program may outlive its tracer.
     wait_until("the program hangs", round, || find_process(&program).is_none());
-    wait_until("temporary files are left", round, || list_names(temporary).is_empty());
+    wait_until("temporary files are left", round, || list_file_names(temporary).is_empty());
     let may_end_early = match round.disturbance {
         Disturbance::Death => true,
         Disturbance::Signal("KILL") => !round.is_attached && !has_begun,

@@ -151,7 +151,7 @@ int main(int argc, char **argv) {
 
 /// Runs one mode of the program on three ranks with both MPI libraries. The report must list each call in `expected` as a place where
 /// ranks wait, with the given kind of wait.
-fn check_mode(mode: &str, expected: &[(&str, &str)]) {
+fn check_waits_of_mode(mode: &str, expected: &[(&str, &str)]) {
     for library in ["openmpi", "mpich"] {
         let place = Place::new();
         place.build(&format!("mpicc.{library}"), "modes.c", MPI_MODES_PROGRAM, &["-O1"]);
@@ -172,54 +172,54 @@ fn check_mode(mode: &str, expected: &[(&str, &str)]) {
 
 #[test]
 fn fences_wait_for_the_last_rank() {
-    check_mode("fence", &[("MPI_Win_fence", "wait at barrier")]);
+    check_waits_of_mode("fence", &[("MPI_Win_fence", "wait at barrier")]);
 }
 
 #[test]
 fn window_locks_wait_for_their_holder() {
-    check_mode("lock", &[]);
+    check_waits_of_mode("lock", &[]);
 }
 
 #[test]
 fn epochs_wait_for_the_ranks_that_access() {
-    check_mode("epochs", &[("MPI_Win_wait", "late complete")]);
+    check_waits_of_mode("epochs", &[("MPI_Win_wait", "late complete")]);
 }
 
 #[test]
 fn file_operations_wait_for_all_ranks() {
-    check_mode("file", &[("MPI_File_set_size", "wait at NxN")]);
+    check_waits_of_mode("file", &[("MPI_File_set_size", "wait at NxN")]);
 }
 
 #[test]
 fn operations_between_two_groups_wait_for_the_other_group() {
-    check_mode("groups", &[("MPI_Bcast", "late broadcast"), ("MPI_Barrier", "wait at NxN"), ("MPI_Recv", "late sender")]);
+    check_waits_of_mode("groups", &[("MPI_Bcast", "late broadcast"), ("MPI_Barrier", "wait at NxN"), ("MPI_Recv", "late sender")]);
 }
 
 #[test]
 fn neighbourhood_exchanges_wait_for_the_neighbours() {
-    check_mode("neighbours", &[("MPI_Neighbor_allgather", "late sender"), ("MPI_Neighbor_alltoall", "late sender")]);
+    check_waits_of_mode("neighbours", &[("MPI_Neighbor_allgather", "late sender"), ("MPI_Neighbor_alltoall", "late sender")]);
 }
 
 #[test]
 fn cancelled_receives_take_no_message() {
-    check_mode("cancelled", &[("MPI_Sendrecv", "late sender")]);
+    check_waits_of_mode("cancelled", &[("MPI_Sendrecv", "late sender")]);
 }
 
 #[test]
 fn started_and_persistent_neighbourhood_exchanges_wait_at_their_completion() {
-    check_mode("begun", &[("MPI_Wait", "late sender")]);
-    check_mode("prepared", &[("MPI_Wait", "late sender")]);
+    check_waits_of_mode("begun", &[("MPI_Wait", "late sender")]);
+    check_waits_of_mode("prepared", &[("MPI_Wait", "late sender")]);
 }
 
 /// MPI libraries return immediately from a broadcast of no data, so a rank may leave the broadcast before its root enters it.
 #[test]
 fn empty_broadcasts_are_not_contradictions() {
-    check_mode("empty", &[]);
+    check_waits_of_mode("empty", &[]);
 }
 
 #[test]
 fn persistent_operations_wait_at_their_completion() {
-    check_mode("persistent", &[("MPI_Wait", "wait at NxN")]);
+    check_waits_of_mode("persistent", &[("MPI_Wait", "wait at NxN")]);
 }
 
 const C11_THREADS_PROGRAM: &str = r#"

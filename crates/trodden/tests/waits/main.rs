@@ -170,7 +170,7 @@ fn clocks_of_two_hosts_are_corrected_by_their_messages() {
         .collect();
     assert_eq!(texts.len(), 1);
     for by_ns in [5_000_000, 1_234, -40_000_007, 3_600_000_000_000] {
-        texts.iter().for_each(|(path, text)| std::fs::write(path, move_clock(text, by_ns)).unwrap());
+        texts.iter().for_each(|(path, text)| std::fs::write(path, shift_clock_of_rank(text, by_ns)).unwrap());
         let after = place.report(&[]);
         check_consistency(&after);
         assert_eq!(after["diagnostics"].as_array().unwrap().len(), 0, "{by_ns}: {:#}", after["diagnostics"]);
@@ -182,7 +182,7 @@ fn clocks_of_two_hosts_are_corrected_by_their_messages() {
     }
 }
 
-fn move_clock(text: &str, by_ns: i64) -> String {
+fn shift_clock_of_rank(text: &str, by_ns: i64) -> String {
     let mut moved = String::new();
     for line in text.lines() {
         let words: Vec<&str> = line.split(' ').collect();

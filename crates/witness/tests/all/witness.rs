@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{self, Cycles};
+use trodden_testkit::graphs::{self, CycleKind};
 use trodden_testkit::programs::{self, Execution, ProgramFeatures};
 use trodden_witness::ambiguous;
 use trodden_witness::condition::{self, check_pairwise};
@@ -69,7 +69,7 @@ fn graph_executions_are_reconstructed_if_the_condition_holds() {
     let mut random = Random::new(27);
     let mut count = 0;
     for _ in 0..4000 {
-        let graph = graphs::graph(&mut random, 6, 9, Cycles::Some);
+        let graph = graphs::graph(&mut random, 6, 9, CycleKind::Some);
         let program = WitnessProgram::from_graph(graph).unwrap();
         let distribution = random_distribution(&mut random, &program);
         let executions = programs::executions(&program, 12, 200);
@@ -140,7 +140,7 @@ fn executions_found_for_a_violation_are_ambiguous() {
     let mut random = Random::new(29);
     let mut counts = Counts::default();
     for _ in 0..1500 {
-        let program = WitnessProgram::from_graph(graphs::graph(&mut random, 6, 9, Cycles::Some)).unwrap();
+        let program = WitnessProgram::from_graph(graphs::graph(&mut random, 6, 9, CycleKind::Some)).unwrap();
         let distribution = random_distribution(&mut random, &program);
         check_violations(&program, &distribution, &programs::executions(&program, 12, 200), &mut counts);
     }
@@ -239,7 +239,7 @@ fn strategies_plan_realizable_distributions() {
     let mut random = Random::new(30);
     for number in 0..600 {
         let program = match number % 3 {
-            0 => WitnessProgram::from_graph(graphs::graph(&mut random, 7, 12, Cycles::Some)).unwrap(),
+            0 => WitnessProgram::from_graph(graphs::graph(&mut random, 7, 12, CycleKind::Some)).unwrap(),
             1 => programs::program(&mut random, 3, 5, 7, ProgramFeatures::Calls),
             _ => programs::program(&mut random, 3, 5, 7, ProgramFeatures::All),
         };

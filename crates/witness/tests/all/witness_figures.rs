@@ -2,7 +2,7 @@
 
 use trodden_flow::{Graph, Node};
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{self, Cycles};
+use trodden_testkit::graphs::{self, CycleKind};
 use trodden_testkit::programs::witnesses_of;
 use trodden_witness::distribution::plan;
 use trodden_witness::{
@@ -154,7 +154,7 @@ fn limit_is_met_whenever_possible() {
     let (mut met, mut rejected) = (0, 0);
     for seed in 0..600 {
         let mut random = Random::new(seed);
-        let graph = graphs::graph(&mut random, 7, 11, Cycles::Some);
+        let graph = graphs::graph(&mut random, 7, 11, CycleKind::Some);
         // If no end can be reached, the run is ended from outside. The check of complete runs does not consider this.
         let Some(program) = WitnessProgram::from_graph(graph).ok().filter(can_always_reach_exit) else { continue };
         let all = witnesses_of(&program, WitnessKind::Nodes, WitnessFunctionId(0));
@@ -195,7 +195,7 @@ fn limit_is_met_whenever_possible() {
 fn weighted_strategy_is_never_more_expensive_than_published_ones() {
     for seed in 0..300 {
         let mut random = Random::new(seed);
-        let Ok(program) = WitnessProgram::from_graph(graphs::graph(&mut random, 10, 17, Cycles::Some)) else { continue };
+        let Ok(program) = WitnessProgram::from_graph(graphs::graph(&mut random, 10, 17, CycleKind::Some)) else { continue };
         for (profiles, machines) in [(2, 1), (3, 1), (4, 2), (3, 3)] {
             let cost = |strategy| {
                 let options = DistributionOptions { machines: Some(machines), ..options(profiles, strategy) };

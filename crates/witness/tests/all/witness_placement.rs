@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use trodden_flow::{Graph, Node};
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{self, Cycles};
+use trodden_testkit::graphs::{self, CycleKind};
 use trodden_testkit::programs;
 use trodden_witness::bound::min_cost_of_slowest_machine;
 use trodden_witness::placed::plan_placed;
@@ -39,7 +39,7 @@ fn options(profiles: usize) -> DistributionOptions {
 /// executions requires.
 fn random_program(random: &mut Random, nodes: u32, edges: u32) -> WitnessProgram {
     loop {
-        let graph = graphs::graph(random, nodes, edges, Cycles::Some);
+        let graph = graphs::graph(random, nodes, edges, CycleKind::Some);
         let reach = |from: Node, step: &dyn Fn(Node) -> Vec<Node>| {
             let (mut seen, mut work) = (vec![false; graph.node_count()], vec![from]);
             while let Some(node) = work.pop() {

@@ -19,7 +19,7 @@ const OPERATIONS: [&str; 5] = ["add i64", "sub i64", "getelementptr i8", "load i
 
 struct Program {
     unit: UnitProperties,
-    walk: BlockWalk,
+    walk: ExecutedBlockPath,
 }
 
 fn random_program(random: &mut Random) -> Program {
@@ -58,7 +58,10 @@ fn random_program(random: &mut Random) -> Program {
         classes: vec![None, Some(MemoryClassId(0)), Some(MemoryClassId(0)), None],
         functions: vec![function],
     };
-    Program { unit, walk: BlockWalk { id: 0, count: 1, blocks: vec![Node(0), Node(1), Node(2)], edges: Vec::new(), sums: Vec::new() } }
+    Program {
+        unit,
+        walk: ExecutedBlockPath { id: 0, count: 1, blocks: vec![Node(0), Node(1), Node(2)], edges: Vec::new(), sums: Vec::new() },
+    }
 }
 
 fn add_value(values: &mut Vec<ValueProperties>) -> ValueId {

@@ -1,6 +1,6 @@
 //! Options that determine how traces are recorded.
 
-use super::super::choices::{Choice, one_of};
+use super::super::choices::{ArgumentChoice, parser_of_choices};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use trodden_witness::DistributionStrategy;
@@ -13,7 +13,7 @@ pub struct TraceChoices {
     #[arg(long, value_enum)]
     pub collector: Option<LaboratoryCollector>,
     /// Strategy that distributes witnesses over the runs [default: fine].
-    #[arg(long, value_parser = one_of(WITNESS_STRATEGIES))]
+    #[arg(long, value_parser = parser_of_choices(WITNESS_STRATEGY_CHOICES))]
     pub witness_strategy: Option<DistributionStrategy>,
     /// Costs of witnesses: estimated, from a first run, or from a trace of this build.
     #[arg(long, value_name = "static|first-run|TRACE")]
@@ -41,7 +41,7 @@ pub struct TraceChoices {
     pub keep_runs: Option<PathBuf>,
 }
 
-const WITNESS_STRATEGIES: [Choice<DistributionStrategy>; 4] = [
+const WITNESS_STRATEGY_CHOICES: [ArgumentChoice<DistributionStrategy>; 4] = [
     (DistributionStrategy::Fine, "fine", "Assign each diamond or cycle to the run with the least load"),
     (DistributionStrategy::Function, "function", "Assign all witnesses of a function to the same run"),
     (DistributionStrategy::Grouped, "grouped", "Assign diamonds that share a cycle or an edge to the same run"),

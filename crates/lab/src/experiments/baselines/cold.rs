@@ -39,7 +39,7 @@ pub fn omit_edges(
     let Ok(numbering) = Numbering::ball_larus(&hot) else { return full() };
     let chords = Probes::on_chords(&hot, numbering.values(), &probe_costs(&hot, graph, frequencies));
     let direct = Probes::direct(numbering.values());
-    let poison_for = |probes: &Probes| find_poison(&dag, &hot, &kept, &numbering, probes);
+    let poison_for = |probes: &Probes| find_poison_values(&dag, &hot, &kept, &numbering, probes);
     let max_overflow = 4 * numbering.paths() as i128 + 64;
     let (increments, poison, overflow) = match options.chords {
         true => Some(poison_for(&chords))
@@ -92,7 +92,7 @@ fn cut_kept_part(
 
 /// Returns the increments by edge of the complete graph, the poison, and the number of counters after the N path counters that poisoned
 /// sums can reach.
-fn find_poison(dag: &Dag, hot: &Dag, kept: &[Option<DagEdgeId>], numbering: &Numbering, probes: &Probes) -> (Vec<i64>, i64, u64) {
+fn find_poison_values(dag: &Dag, hot: &Dag, kept: &[Option<DagEdgeId>], numbering: &Numbering, probes: &Probes) -> (Vec<i64>, i64, u64) {
     let increments: Vec<i64> = kept.iter().map(|k| k.map_or(0, |id| probes.increment(id))).collect();
     let inside = |node: Node| node == hot.entry() || !hot.incoming(node).is_empty();
     let mut sums: Vec<Option<(i64, i64)>> = vec![None; dag.node_count()];

@@ -3,7 +3,7 @@
 //! The operations are non-zero additions to the path register, assignments to it, and counter increments. Schemes are costed as published,
 //! without trodden's optimisation passes. So all schemes are compared with Ball and Larus's by the same machine-independent measure.
 
-use super::{Baseline, RegisterStep, is_obvious, plan_practical, plan_structural, plan_targeted};
+use super::{Baseline, RegisterStep, has_only_obvious_paths, plan_practical, plan_structural, plan_targeted};
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::plan::{Plan, PlanOptions, RegisterAction};
@@ -11,7 +11,7 @@ use trodden_flow::{CutReason, Edge, EdgeSet, Graph, Origin};
 use trodden_profile::{FunctionPaths, Profile};
 use trodden_unit::{EdgeKind, FunctionMap, MapError};
 
-pub const SCHEMES: [&str; 5] = ["ball-larus", "targeted", "practical", "structural", "continuous, switch off"];
+pub const COMPARED_SCHEMES: [&str; 5] = ["ball-larus", "targeted", "practical", "structural", "continuous, switch off"];
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SchemeCost {
@@ -33,7 +33,7 @@ struct FunctionExecution<'a> {
 
 /// Computes the cost of each scheme in a run, from a profile that counts all paths. The schemes choose their edges by the edge frequencies
 /// of the same run.
-pub fn compute_costs(profile: &Profile) -> Result<[SchemeCost; SCHEMES.len()], MapError> {
+pub fn compute_costs(profile: &Profile) -> Result<[SchemeCost; COMPARED_SCHEMES.len()], MapError> {
     let mut functions = Vec::new();
     for (_, unit, map) in profile.functions() {
         let paths = FunctionPaths::decode(map, unit.counts_of(map))?;
@@ -42,7 +42,7 @@ pub fn compute_costs(profile: &Profile) -> Result<[SchemeCost; SCHEMES.len()], M
         }
     }
     let all = functions.iter().flat_map(|f| &f.paths.edges).map(|n| *n as f64).sum();
-    let mut costs = [SchemeCost::default(); SCHEMES.len()];
+    let mut costs = [SchemeCost::default(); COMPARED_SCHEMES.len()];
     for function in &functions {
         for (sum, cost) in costs.iter_mut().zip(function.compute_scheme_costs(all)) {
             sum.register += cost.register;
@@ -64,14 +64,17 @@ impl FunctionExecution<'_> {
         Ok(FunctionExecution { map, graph, paths, frequencies, excluded, forced })
     }
 
-    fn compute_scheme_costs(&self, all: f64) -> [SchemeCost; SCHEMES.len()] {
+    fn compute_scheme_costs(&self, all: f64) -> [SchemeCost; COMPARED_SCHEMES.len()] {
         let FunctionExecution { graph, frequencies, excluded, forced, map, .. } = self;
         let max_paths = map.counters.max(4096);
         let options = PlanOptions { max_paths, entries: Entries::Shared, hot_first: false, chords: true };
         let ball_larus = self.compute_cost(&Baseline::from_plan(Plan::ball_larus(graph, forced, frequencies, &options)));
         let targeted = plan_targeted(graph, forced, frequencies, excluded, &options);
-        let targeted =
-            if is_obvious(targeted.numbered_graph(), &targeted.numbering) { SchemeCost::default() } else { self.compute_cost(&targeted) };
+        let targeted = if has_only_obvious_paths(targeted.numbered_graph(), &targeted.numbering) {
+            SchemeCost::default()
+        } else {
+            self.compute_cost(&targeted)
+        };
         let practical = self.compute_cost(&plan_practical(graph, forced, frequencies, excluded, all, &options));
         let structural = self.compute_cost(&plan_structural(graph, forced, frequencies, &options));
         let continuous = SchemeCost { counts: 0, unknown: self.paths.total(), ..ball_larus };

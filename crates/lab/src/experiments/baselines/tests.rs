@@ -3,14 +3,14 @@
 //! The expected counts are computed without registers or increments, by looking up the logged edges among the counted paths.
 
 use super::cold::{OmittedEdges, omit_edges};
-use super::{Baseline, RegisterStep, is_obvious, plan_practical, plan_structural, plan_targeted};
+use super::{Baseline, RegisterStep, has_only_obvious_paths, plan_practical, plan_structural, plan_targeted};
 use std::collections::BTreeMap;
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::{BranchHint, Frequencies, branch_weights};
 use trodden_flow::plan::{PlanOptions, RegisterAction};
 use trodden_flow::{Dag, DagEdgeId, Edge, EdgeSet, Graph, Node, Origin};
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{Cycles, forced_cuts, graph, plan_options};
+use trodden_testkit::graphs::{CycleKind, forced_cuts, graph, plan_options};
 
 impl Baseline {
     fn is_partial(&self) -> bool {
@@ -102,7 +102,7 @@ fn find_in_dag(dag: &Dag, (begin, edges, end): &WalkedPath) -> Option<Vec<DagEdg
 
 /// Returns a random graph with frequencies, or `None` if the graph has an edge out of the exit or into the entry.
 fn random_graph(random: &mut Random) -> Option<(Graph, Frequencies)> {
-    let graph = graph(random, 9, 20, Cycles::Some);
+    let graph = graph(random, 9, 20, CycleKind::Some);
     if !graph.out(graph.exit()).is_empty() || !graph.incoming(graph.entry()).is_empty() {
         return None;
     }
@@ -160,7 +160,7 @@ fn kept_paths_are_counted_exactly_and_omitted_ones_in_the_overflow() {
             }
         };
         partial += u64::from(plan.is_partial());
-        obvious += u64::from(is_obvious(plan.numbered_graph(), &plan.numbering));
+        obvious += u64::from(has_only_obvious_paths(plan.numbered_graph(), &plan.numbering));
         let excluded = if plan.is_partial() { &excluded } else { &none };
         check_counts(seed, &mut random, &graph, &plan, excluded);
     }

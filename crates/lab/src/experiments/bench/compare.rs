@@ -6,14 +6,14 @@
 //! real.
 
 use super::result::BenchResult;
-use super::statistics::{Spread, geometric_mean, rank_sum_p_value};
+use super::statistics::{MedianAndRange, geometric_mean, rank_sum_p_value};
 use anyhow::{Result, bail};
 use std::fmt::Write;
 
 const SIGNIFICANCE_LEVEL: f64 = 0.01;
 /// Smaller changes of time are ignored, because code alignment alone may cause them.
-const MIN_TIME_CHANGE: f64 = 0.01;
-const MIN_INSTRUCTIONS_CHANGE: f64 = 0.002;
+const MIN_TIME_CHANGE_SHARE: f64 = 0.01;
+const MIN_INSTRUCTIONS_CHANGE_SHARE: f64 = 0.002;
 
 #[derive(Debug, PartialEq)]
 pub struct VariantComparison {
@@ -57,14 +57,14 @@ pub fn compare(old: &BenchResult, new: &BenchResult) -> Result<Vec<VariantCompar
     }
     let same_counter = instruction_source(old) == instruction_source(new);
     let mut all = Vec::new();
-    for row in new.rows.iter().filter(|row| new.base_of(&row.variant).is_some()) {
+    for row in new.rows.iter().filter(|row| new.base_variant_of(&row.variant).is_some()) {
         let (program, variant) = (row.program.as_str(), row.variant.as_str());
         let time = time_change(&time_ratios(old, program, variant), &time_ratios(new, program, variant));
         let counted = old.ratios(program, variant).instructions.zip(new.ratios(program, variant).instructions);
         let instructions = counted.filter(|_| same_counter).map(|(old, new)| RatioChange {
             old,
             new,
-            verdict: classify(old, new, MIN_INSTRUCTIONS_CHANGE),
+            verdict: classify(old, new, MIN_INSTRUCTIONS_CHANGE_SHARE),
         });
         if time.is_some() || instructions.is_some() {
             all.push(VariantComparison { program: program.to_owned(), variant: variant.to_owned(), time, instructions });
@@ -78,7 +78,7 @@ pub fn compare(old: &BenchResult, new: &BenchResult) -> Result<Vec<VariantCompar
 
 /// Returns the ratios of a variant's time to its base's time, by round.
 fn time_ratios(suite: &BenchResult, program: &str, variant: &str) -> Vec<f64> {
-    let base = suite.base_of(variant).and_then(|base| suite.figures(program, base));
+    let base = suite.base_variant_of(variant).and_then(|base| suite.figures(program, base));
     // Measurements under callgrind have no rounds.
     let (Some(own), Some(base)) = (suite.figures(program, variant).filter(|f| f.base_user_s.is_none()), base) else { return Vec::new() };
     own.user_s.iter().zip(&base.user_s).filter(|(_, base)| **base > 0.0).map(|(own, base)| own / base).collect()
@@ -88,13 +88,13 @@ fn time_change(old: &[f64], new: &[f64]) -> Option<RatioChange> {
     if old.is_empty() || new.is_empty() {
         return None;
     }
-    let (old_median, new_median) = (Spread::from_values(old).median, Spread::from_values(new).median);
+    let (old_median, new_median) = (MedianAndRange::from_values(old).median, MedianAndRange::from_values(new).median);
     // The smallest p-value that is possible with these sample sizes.
     let min_p_value = rank_sum_p_value(&vec![0.0; old.len()], &vec![1.0; new.len()]);
     let verdict = match () {
         () if min_p_value > SIGNIFICANCE_LEVEL => ComparisonVerdict::TooFewRuns,
         () if rank_sum_p_value(old, new) > SIGNIFICANCE_LEVEL => ComparisonVerdict::Same,
-        () => classify(old_median, new_median, MIN_TIME_CHANGE),
+        () => classify(old_median, new_median, MIN_TIME_CHANGE_SHARE),
     };
     Some(RatioChange { old: old_median, new: new_median, verdict })
 }

@@ -3,13 +3,13 @@
 
 use super::result::{ExactnessCheck, OracleVerdict};
 use std::path::Path;
-use trodden_corpus::Variant;
+use trodden_corpus::CorpusVariant;
 use trodden_corpus::oracle;
 use trodden_corpus::steps;
-use trodden_corpus::{Corpus, Input};
+use trodden_corpus::{Corpus, CorpusInput};
 
-pub fn check_counts(corpus: &Corpus, program: &str, variant: &Variant, oracle: &Path) -> ExactnessCheck {
-    match oracle::check_run(corpus, program, variant, Input::Train, oracle) {
+pub fn check_counts(corpus: &Corpus, program: &str, variant: &CorpusVariant, oracle: &Path) -> ExactnessCheck {
+    match oracle::check_run(corpus, program, variant, CorpusInput::Train, oracle) {
         Ok(text) => parse_verdicts(&text),
         Err(error) => ExactnessCheck::Failed(steps::strip_root(&format!("{error:#}"))),
     }

@@ -3,9 +3,9 @@
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::Command;
-use trodden_corpus::Variant;
+use trodden_corpus::CorpusVariant;
 use trodden_corpus::steps;
-use trodden_corpus::{Corpus, Input};
+use trodden_corpus::{Corpus, CorpusInput};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InstructionCounter {
@@ -33,8 +33,8 @@ impl InstructionCounter {
         }
     }
 
-    pub fn count_run(self, corpus: &Corpus, program: &str, variant: &Variant, input: Input) -> Result<u64> {
-        let log = steps::process_file("trodden-lab-instructions", "log");
+    pub fn count_run(self, corpus: &Corpus, program: &str, variant: &CorpusVariant, input: CorpusInput) -> Result<u64> {
+        let log = steps::path_for_process("trodden-lab-instructions", "log");
         let _ = std::fs::remove_file(&log);
         let runner = self.command_prefix(&log);
         match self {

@@ -2,30 +2,30 @@
 
 use super::exact;
 use super::instructions::InstructionCounter;
-use super::overlap::{self, Margins};
-use super::result::{BenchOutcome, BenchRow, ExactnessCheck, Figures};
+use super::overlap::{self, MarginAccuracy};
+use super::result::{BenchFigures, BenchOutcome, BenchRow, ExactnessCheck};
 use super::result_cache::ResultCache;
-use super::statistics::Spread;
-use super::usage::{self, Usage};
+use super::statistics::MedianAndRange;
+use super::usage::{self, ProcessUsage};
 use crate::experiments::show_progress;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trodden_corpus::Variant;
+use trodden_corpus::CorpusVariant;
 use trodden_corpus::steps;
-use trodden_corpus::{Corpus, Input};
+use trodden_corpus::{Corpus, CorpusInput};
 
-pub struct Bench<'a> {
+pub struct BenchRunner<'a> {
     pub corpus: &'a Corpus,
     /// The variants, each after its base.
     pub variants: Vec<PreparedVariant>,
-    pub input: Input,
+    pub input: CorpusInput,
     pub rounds: usize,
     pub counter: Option<InstructionCounter>,
     /// Path of the oracle program; `None` if counts are not checked.
     pub oracle: Option<PathBuf>,
     /// Input of the runs whose instructions are counted.
-    pub counted: Input,
+    pub counted: CorpusInput,
     pub rebuild: bool,
     /// Caches results that do not vary between runs.
     pub cache: ResultCache,
@@ -33,13 +33,13 @@ pub struct Bench<'a> {
 
 /// A variant, and the reason if it is not available on this machine.
 pub struct PreparedVariant {
-    variant: Variant,
+    variant: CorpusVariant,
     missing: Option<String>,
 }
 
 impl PreparedVariant {
-    pub fn from_variant(variant: &Variant) -> PreparedVariant {
-        let missing = variant.ensure().err().map(|e| format!("{e:#}"));
+    pub fn from_variant(variant: &CorpusVariant) -> PreparedVariant {
+        let missing = variant.ensure_tools_exist().err().map(|e| format!("{e:#}"));
         if let Some(missing) = &missing {
             eprintln!("{} is skipped: {missing}", variant.name());
         }
@@ -48,13 +48,13 @@ impl PreparedVariant {
 }
 
 struct VariantRuns<'a> {
-    variant: &'a Variant,
-    usage: Vec<Usage>,
+    variant: &'a CorpusVariant,
+    usage: Vec<ProcessUsage>,
     sums: Vec<String>,
     /// Overlap of each sampled profile with the full profile.
     overlaps: Vec<f64>,
     /// How often true counts are within the margins of the sampled runs' estimates.
-    margins: Margins,
+    margins: MarginAccuracy,
     /// The reason for which the variant is no longer run; `None` while it is.
     ended: Option<BenchOutcome>,
 }
@@ -68,9 +68,9 @@ impl VariantRuns<'_> {
 }
 
 /// A sampled profile's overlap with the full profile, and how often true counts are within its margins.
-type SampleAccuracy = (f64, Margins);
+type SampleAccuracy = (f64, MarginAccuracy);
 
-impl Bench<'_> {
+impl BenchRunner<'_> {
     /// Measures a program. If a variant fails, its row has the reason.
     pub fn measure_program(&self, program: &str) -> Result<Vec<BenchRow>> {
         self.corpus.fetch(program)?;
@@ -120,8 +120,14 @@ impl Bench<'_> {
 
     fn build_variant<'a>(&self, program: &str, ready: &'a PreparedVariant, is_rust: bool) -> VariantRuns<'a> {
         let variant = &ready.variant;
-        let mut runs =
-            VariantRuns { variant, usage: Vec::new(), sums: Vec::new(), overlaps: Vec::new(), margins: Margins::default(), ended: None };
+        let mut runs = VariantRuns {
+            variant,
+            usage: Vec::new(),
+            sums: Vec::new(),
+            overlaps: Vec::new(),
+            margins: MarginAccuracy::default(),
+            ended: None,
+        };
         let unsuited = if is_rust { variant.check_rust_support().err().map(|e| e.to_string()) } else { None };
         if let Some(reason) = unsuited.or_else(|| ready.missing.clone()) {
             runs.ended = Some(BenchOutcome::Skipped { reason });
@@ -134,7 +140,7 @@ impl Bench<'_> {
     }
 
     /// Returns an error that quotes the last line of the build log, or `error` if the log is empty.
-    fn explain_from_log(&self, program: &str, variant: &Variant, error: anyhow::Error) -> anyhow::Error {
+    fn explain_from_log(&self, program: &str, variant: &CorpusVariant, error: anyhow::Error) -> anyhow::Error {
         let log = std::fs::read_to_string(self.corpus.build_log(program, variant)).unwrap_or_default();
         match log.lines().rfind(|line| !line.trim().is_empty()) {
             Some(last) => anyhow::anyhow!("the build failed: its output ends with `{}`", last.trim()),
@@ -167,12 +173,17 @@ impl Bench<'_> {
     }
 
     /// Runs a variant once. Returns its resource usage, the checksum of its output, and (for sampled runs) the accuracy of the profile.
-    fn run_variant(&self, program: &str, variant: &Variant, full: Option<&Path>) -> Result<(Usage, String, Option<SampleAccuracy>)> {
+    fn run_variant(
+        &self,
+        program: &str,
+        variant: &CorpusVariant,
+        full: Option<&Path>,
+    ) -> Result<(ProcessUsage, String, Option<SampleAccuracy>)> {
         let (usage, sum) = usage::measure_run(self.corpus, program, variant, self.input)?;
         let full = full.filter(|_| variant.is_sampled());
         let Some(full) = full else { return Ok((usage, sum, None)) };
         let sampled = self.corpus.sampled_profile(program, variant, self.input);
-        Ok((usage, sum, Some((overlap::compute_overlap(full, &sampled)?, Margins::compare(full, &sampled)?))))
+        Ok((usage, sum, Some((overlap::compute_overlap(full, &sampled)?, MarginAccuracy::compare(full, &sampled)?))))
     }
 
     /// Returns the full profile if there are sampled variants. If recording the profile fails, these variants fail, too.
@@ -202,7 +213,7 @@ impl Bench<'_> {
         figures.map_or_else(|error| BenchOutcome::Failed { reason: steps::strip_root(&format!("{error:#}")) }, BenchOutcome::Measured)
     }
 
-    fn compute_figures(&self, program: &str, runs: &VariantRuns, base_sum: Option<&String>) -> Result<Figures> {
+    fn compute_figures(&self, program: &str, runs: &VariantRuns, base_sum: Option<&String>) -> Result<BenchFigures> {
         let variant = runs.variant;
         let mut figures = figures_from_usage(&runs.usage);
         figures.same_output = runs.sums.iter().all(|sum| Some(sum) == base_sum);
@@ -210,14 +221,14 @@ impl Bench<'_> {
         figures.build_s = self.corpus.build_seconds(program, variant);
         figures.instructions = self.count_instructions(program, variant)?;
         figures.exact = self.check_exactness(program, variant)?;
-        figures.overlap = (!runs.overlaps.is_empty()).then(|| Spread::from_values(&runs.overlaps));
+        figures.overlap = (!runs.overlaps.is_empty()).then(|| MedianAndRange::from_values(&runs.overlaps));
         Ok(figures)
     }
 
     /// Returns the instruction count of a run; `None` if no counting tool is available or the variant is sampled.
-    fn count_instructions(&self, program: &str, variant: &Variant) -> Result<Option<u64>> {
+    fn count_instructions(&self, program: &str, variant: &CorpusVariant) -> Result<Option<u64>> {
         let Some(counter) = self.counter.filter(|_| !variant.is_sampled()) else { return Ok(None) };
-        let run = if self.counted == Input::Train { "" } else { " of the long run" };
+        let run = if self.counted == CorpusInput::Train { "" } else { " of the long run" };
         let what = format!("{program}: instructions{run}, by {}", counter.name());
         let compute = || {
             show_progress(&format!("{what}: {}", variant.name()));
@@ -227,7 +238,7 @@ impl Bench<'_> {
     }
 
     /// Checks the counts of a variant. Returns `None` if the variant is not exact or no oracle was built.
-    fn check_exactness(&self, program: &str, variant: &Variant) -> Result<Option<ExactnessCheck>> {
+    fn check_exactness(&self, program: &str, variant: &CorpusVariant) -> Result<Option<ExactnessCheck>> {
         let Some(oracle) = self.oracle.as_deref().filter(|_| variant.is_exact()) else { return Ok(None) };
         let compute = || {
             show_progress(&format!("{program}, counts against oracles: {}", variant.name()));
@@ -240,12 +251,12 @@ impl Bench<'_> {
 
     /// Measures one short run of a variant under a simulator, and one of its base. Only the order of magnitude of the ratio matters, so a
     /// cached result is good enough.
-    fn measure_under_tool(&self, program: &str, variant: &Variant) -> Result<Figures> {
+    fn measure_under_tool(&self, program: &str, variant: &CorpusVariant) -> Result<BenchFigures> {
         let base = variant.base().context("cannot compare the variant, because it has no base build")?;
         let compute = || {
             show_progress(&format!("{program}, once: {}", variant.name()));
-            let (alone, plain_sum) = usage::measure_run(self.corpus, program, &base, Input::Train)?;
-            let (usage, sum) = usage::measure_run(self.corpus, program, variant, Input::Train)?;
+            let (alone, plain_sum) = usage::measure_run(self.corpus, program, &base, CorpusInput::Train)?;
+            let (usage, sum) = usage::measure_run(self.corpus, program, variant, CorpusInput::Train)?;
             let mut figures = figures_from_usage(&[usage]);
             figures.same_output = sum == plain_sum;
             figures.base_user_s = Some(alone.user_s);
@@ -256,10 +267,10 @@ impl Bench<'_> {
     }
 }
 
-fn figures_from_usage(usage: &[Usage]) -> Figures {
+fn figures_from_usage(usage: &[ProcessUsage]) -> BenchFigures {
     let user_s: Vec<f64> = usage.iter().map(|u| u.user_s).collect();
-    Figures {
-        user: Spread::from_values(&user_s),
+    BenchFigures {
+        user: MedianAndRange::from_values(&user_s),
         user_s,
         wall_s: usage.iter().map(|u| u.wall_s).collect(),
         base_user_s: None,

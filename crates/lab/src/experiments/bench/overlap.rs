@@ -10,39 +10,39 @@ use std::process::Command;
 use trodden_corpus::steps;
 
 /// Minimum number of counted executions for a path's margin to be judged.
-const MIN_COUNT: u64 = 100;
+const MIN_COMPARED_COUNT: u64 = 100;
 /// A margin is narrow if it is less than this fraction of the estimate.
 const NARROW_MARGIN_SHARE: f64 = 0.3;
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Margins {
-    /// Number of judged paths, which have at least [`MIN_COUNT`] counted executions and a margin.
+pub struct MarginAccuracy {
+    /// Number of judged paths, which have at least [`MIN_COMPARED_COUNT`] counted executions and a margin.
     judged: usize,
     /// Number of judged paths whose true count is within the margin.
     inside: usize,
     /// Number of judged paths with a narrow margin.
     narrow: usize,
-    /// Number of paths with at least [`MIN_COUNT`] counted executions but no estimate or margin.
+    /// Number of paths with at least [`MIN_COMPARED_COUNT`] counted executions but no estimate or margin.
     missing: usize,
 }
 
-impl Margins {
+impl MarginAccuracy {
     /// Compares a sampled profile with the full profile of the same run.
-    pub fn compare(full: &Path, sampled: &Path) -> Result<Margins> {
+    pub fn compare(full: &Path, sampled: &Path) -> Result<MarginAccuracy> {
         let report = |profile: &Path| -> Result<Value> {
             let mut report = Command::new(steps::target_folder().join("release/trodden"));
             serde_json::from_str(&steps::output(report.args(["report", "--json"]).arg(profile))?)
                 .context("`trodden report --json` printed invalid JSON")
         };
-        Margins::from_reports(&report(full)?, &report(sampled)?)
+        MarginAccuracy::from_reports(&report(full)?, &report(sampled)?)
     }
 
-    fn from_reports(full: &Value, sampled: &Value) -> Result<Margins> {
+    fn from_reports(full: &Value, sampled: &Value) -> Result<MarginAccuracy> {
         let truth: HashMap<PathName, f64> =
             list_paths(full)?.into_iter().filter_map(|(name, path)| Some((name, path["count"].as_f64()?))).collect();
-        let mut found = Margins::default();
+        let mut found = MarginAccuracy::default();
         for (name, path) in
-            list_paths(sampled)?.into_iter().filter(|(_, path)| path["count"].as_u64().is_some_and(|count| count >= MIN_COUNT))
+            list_paths(sampled)?.into_iter().filter(|(_, path)| path["count"].as_u64().is_some_and(|count| count >= MIN_COMPARED_COUNT))
         {
             let estimate = &path["estimate"];
             let (Some(executions), Some(margin)) = (estimate["executions"].as_f64(), estimate["margin_95"].as_f64()) else {
@@ -57,7 +57,7 @@ impl Margins {
         Ok(found)
     }
 
-    pub fn add(&mut self, other: Margins) {
+    pub fn add(&mut self, other: MarginAccuracy) {
         self.judged += other.judged;
         self.inside += other.inside;
         self.narrow += other.narrow;
@@ -69,14 +69,14 @@ impl Margins {
     }
 }
 
-impl fmt::Display for Margins {
+impl fmt::Display for MarginAccuracy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Margins { judged, inside, narrow, missing } = self;
+        let MarginAccuracy { judged, inside, narrow, missing } = self;
         let per_cent = |part: &usize| 100.0 * *part as f64 / (*judged).max(1) as f64;
         write!(
             f,
-            "{inside} of {judged} true counts ({:.1} %) lie within the 95 % margins of paths counted {MIN_COUNT} times or more; {narrow} \
-                margins ({:.1} %) are below {:.0} %; {missing} have none",
+            "{inside} of {judged} true counts ({:.1} %) lie within the 95 % margins of paths counted {MIN_COMPARED_COUNT} times or more; \
+                {narrow} margins ({:.1} %) are below {:.0} %; {missing} have none",
             per_cent(inside),
             per_cent(narrow),
             100.0 * NARROW_MARGIN_SHARE
@@ -145,11 +145,11 @@ mod tests {
             path(3, 500, 9_000.0, None),
             path(4, 99, 10.0, Some(1.0)),
         ];
-        let mut found = Margins::from_reports(&full, &report(serde_json::json!(sampled))).unwrap();
-        assert_eq!(found, Margins { judged: 3, inside: 2, narrow: 2, missing: 1 });
+        let mut found = MarginAccuracy::from_reports(&full, &report(serde_json::json!(sampled))).unwrap();
+        assert_eq!(found, MarginAccuracy { judged: 3, inside: 2, narrow: 2, missing: 1 });
         found.add(found.clone());
-        assert_eq!((found.judged, found.missing, Margins::default().is_empty()), (6, 2, true));
-        let error = Margins::from_reports(&full, &serde_json::json!({})).unwrap_err();
+        assert_eq!((found.judged, found.missing, MarginAccuracy::default().is_empty()), (6, 2, true));
+        let error = MarginAccuracy::from_reports(&full, &serde_json::json!({})).unwrap_err();
         assert!(error.to_string().contains("`images`"), "{error}");
     }
 

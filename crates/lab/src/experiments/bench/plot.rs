@@ -9,7 +9,7 @@ use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-const COLOURS: [RGBColor; 8] = [
+const SERIES_COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
     RGBColor(0, 158, 115),
@@ -21,12 +21,12 @@ const COLOURS: [RGBColor; 8] = [
 ];
 const INK_COLOUR: RGBColor = RGBColor(40, 40, 40);
 const FAINT_COLOUR: RGBColor = RGBColor(222, 222, 222);
-const FONT: &str = "sans-serif";
+const FONT_FAMILY: &str = "sans-serif";
 /// Bars are truncated at this percentage.
 const MAX_PERCENT: f64 = 200.0;
 /// The fraction of a group's width that its bars occupy.
 const BAR_WIDTH_SHARE: f64 = 0.84;
-const HEIGHT: u32 = 560;
+const CHART_HEIGHT: u32 = 560;
 
 #[derive(Debug, PartialEq)]
 struct Chart {
@@ -78,7 +78,7 @@ impl Chart {
         let mut groups: Vec<BarGroup> = programs.iter().map(group).collect();
         let mean = |variant: &String| {
             let ratios: Vec<f64> = programs.iter().filter_map(|p| compute_bar(suite, p, variant)).map(|b| 1.0 + b.height / 100.0).collect();
-            let height = percent(geometric_mean(&ratios)?);
+            let height = ratio_to_percent(geometric_mean(&ratios)?);
             Some(OverheadBar { height, least: height, greatest: height })
         };
         groups.push(BarGroup { name: "geom. mean".into(), bars: variants.iter().map(mean).collect() });
@@ -101,10 +101,14 @@ fn compute_bar(suite: &BenchResult, program: &str, variant: &str) -> Option<Over
     let own = suite.figures(program, variant).filter(|f| f.base_user_s.is_none())?;
     let ratio = suite.ratios(program, variant).user?;
     let base = own.user.median / ratio;
-    Some(OverheadBar { height: percent(ratio), least: percent(own.user.min / base), greatest: percent(own.user.max / base) })
+    Some(OverheadBar {
+        height: ratio_to_percent(ratio),
+        least: ratio_to_percent(own.user.min / base),
+        greatest: ratio_to_percent(own.user.max / base),
+    })
 }
 
-fn percent(ratio: f64) -> f64 {
+fn ratio_to_percent(ratio: f64) -> f64 {
     (ratio - 1.0) * 100.0
 }
 
@@ -113,7 +117,7 @@ fn draw_chart(chart: &Chart) -> Result<String> {
     let per_group = (chart.variants.len() as u32 * 9 + 16).max(78);
     let width = (chart.groups.len() as u32 * per_group + 120).max(760);
     {
-        let area = SVGBackend::with_string(&mut out, (width, HEIGHT)).into_drawing_area();
+        let area = SVGBackend::with_string(&mut out, (width, CHART_HEIGHT)).into_drawing_area();
         let failed = |error: &dyn std::fmt::Display| anyhow!("{error}");
         area.fill(&WHITE).map_err(|e| failed(&e))?;
         area.draw(&Text::new(chart.title.clone(), (16, 14), text_style(17, INK_COLOUR))).map_err(|e| failed(&e))?;
@@ -125,11 +129,11 @@ fn draw_chart(chart: &Chart) -> Result<String> {
     Ok(out)
 }
 
-pub type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+pub type ChartArea<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 pub type DrawResult = std::result::Result<(), Box<dyn std::error::Error>>;
 
 fn text_style(size: u32, colour: RGBColor) -> TextStyle<'static> {
-    TextStyle { color: colour.to_backend_color(), ..TextStyle::from((FONT, size).into_font()) }
+    TextStyle { color: colour.to_backend_color(), ..TextStyle::from((FONT_FAMILY, size).into_font()) }
 }
 
 /// Computes the positions of the legend's entries, which wrap into rows.
@@ -151,7 +155,7 @@ fn count_legend_rows(chart: &Chart, width: u32) -> i32 {
     legend_positions(chart, width).last().map_or(1, |(_, y)| (y - 44) / 20 + 1)
 }
 
-fn draw_legend(area: &Area, chart: &Chart, width: u32) -> DrawResult {
+fn draw_legend(area: &ChartArea, chart: &Chart, width: u32) -> DrawResult {
     for (at, ((x, y), variant)) in legend_positions(chart, width).into_iter().zip(&chart.variants).enumerate() {
         area.draw(&Rectangle::new([(x, y - 6), (x + 14, y + 6)], variant_colour(at).filled()))?;
         area.draw(&Rectangle::new([(x, y - 6), (x + 14, y + 6)], INK_COLOUR.stroke_width(1)))?;
@@ -161,9 +165,9 @@ fn draw_legend(area: &Area, chart: &Chart, width: u32) -> DrawResult {
 }
 
 fn variant_colour(at: usize) -> RGBColor {
-    let RGBColor(red, green, blue) = COLOURS[at % COLOURS.len()];
+    let RGBColor(red, green, blue) = SERIES_COLOURS[at % SERIES_COLOURS.len()];
     // The palette is reused with paler colours the second time, and with darker ones the third time.
-    let mix = |part: u8| match at / COLOURS.len() % 3 {
+    let mix = |part: u8| match at / SERIES_COLOURS.len() % 3 {
         0 => part,
         1 => 255 - (255 - part) / 5 * 2,
         _ => part / 5 * 2,
@@ -171,7 +175,7 @@ fn variant_colour(at: usize) -> RGBColor {
     RGBColor(mix(red), mix(green), mix(blue))
 }
 
-fn draw_bars(area: &Area, chart: &Chart) -> DrawResult {
+fn draw_bars(area: &ChartArea, chart: &Chart) -> DrawResult {
     let (lowest, highest) = chart.axis_range();
     let count = chart.groups.len();
     let mut canvas =
@@ -247,13 +251,13 @@ mod tests {
 
     #[test]
     fn colours_are_distinct() {
-        let all: std::collections::BTreeSet<_> = (0..3 * COLOURS.len())
+        let all: std::collections::BTreeSet<_> = (0..3 * SERIES_COLOURS.len())
             .map(|at| {
                 let RGBColor(r, g, b) = variant_colour(at);
                 (r, g, b)
             })
             .collect();
-        assert_eq!(all.len(), 3 * COLOURS.len());
+        assert_eq!(all.len(), 3 * SERIES_COLOURS.len());
     }
 
     #[test]

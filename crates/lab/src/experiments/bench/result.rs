@@ -1,6 +1,6 @@
 //! The stored form of a benchmark result, which is read to compare, resume and draw it.
 
-use super::statistics::Spread;
+use super::statistics::MedianAndRange;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -56,7 +56,7 @@ pub struct BenchRow {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum BenchOutcome {
-    Measured(Figures),
+    Measured(BenchFigures),
     /// The variant is not available on this machine or for this program.
     Skipped {
         reason: String,
@@ -68,11 +68,11 @@ pub enum BenchOutcome {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Figures {
+pub struct BenchFigures {
     /// User time by round, in seconds.
     pub user_s: Vec<f64>,
     /// Median and range of the user times.
-    pub user: Spread,
+    pub user: MedianAndRange,
     /// Elapsed time by round, in seconds.
     pub wall_s: Vec<f64>,
     /// User time of the base's run, in seconds. `None` if the base's row has it; a variant has its own value only if its input differs from
@@ -88,7 +88,7 @@ pub struct Figures {
     pub exact: Option<ExactnessCheck>,
     /// Overlap of sampled profiles with the full profile, over all rounds.
     #[serde(default)]
-    pub overlap: Option<Spread>,
+    pub overlap: Option<MedianAndRange>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,7 +119,7 @@ impl ExactnessCheck {
 
 impl BenchRow {
     /// Returns the measurements; `None` if the variant was skipped or failed.
-    pub fn figures(&self) -> Option<&Figures> {
+    pub fn figures(&self) -> Option<&BenchFigures> {
         match &self.outcome {
             BenchOutcome::Measured(figures) => Some(figures),
             BenchOutcome::Skipped { .. } | BenchOutcome::Failed { .. } => None,
@@ -129,7 +129,7 @@ impl BenchRow {
 
 /// Ratios of a variant's figures to its base's; `None` if either was not measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Ratios {
+pub struct VariantRatios {
     pub user: Option<f64>,
     /// Ratio of the minimum user times, which are least affected by other load on the machine. `None` if the base was not timed in the same
     /// rounds.
@@ -166,20 +166,20 @@ impl BenchResult {
         programs
     }
 
-    pub fn figures(&self, program: &str, variant: &str) -> Option<&Figures> {
+    pub fn figures(&self, program: &str, variant: &str) -> Option<&BenchFigures> {
         self.rows.iter().find(|r| r.program == program && r.variant == variant)?.figures()
     }
 
-    pub fn base_of(&self, variant: &str) -> Option<&str> {
+    pub fn base_variant_of(&self, variant: &str) -> Option<&str> {
         self.variants.iter().find(|v| v.name == variant)?.base.as_deref()
     }
 
-    pub fn ratios(&self, program: &str, variant: &str) -> Ratios {
-        let base = self.base_of(variant).and_then(|base| self.figures(program, base));
-        let (Some(own), Some(base)) = (self.figures(program, variant), base) else { return Ratios::default() };
+    pub fn ratios(&self, program: &str, variant: &str) -> VariantRatios {
+        let base = self.base_variant_of(variant).and_then(|base| self.figures(program, base));
+        let (Some(own), Some(base)) = (self.figures(program, variant), base) else { return VariantRatios::default() };
         let over = |own: f64, base: f64| (base > 0.0).then_some(own / base);
         let count = |own: Option<u64>, base: Option<u64>| over(own? as f64, base? as f64);
-        Ratios {
+        VariantRatios {
             user: over(own.user.median, own.base_user_s.unwrap_or(base.user.median)),
             least: own.base_user_s.is_none().then(|| over(own.user.min, base.user.min)).flatten(),
             instructions: count(own.instructions, base.instructions),
@@ -194,10 +194,10 @@ impl BenchResult {
 pub mod tests {
     use super::*;
 
-    pub fn figures(user_s: &[f64], instructions: u64) -> Figures {
-        Figures {
+    pub fn figures(user_s: &[f64], instructions: u64) -> BenchFigures {
+        BenchFigures {
             user_s: user_s.to_vec(),
-            user: Spread::from_values(user_s),
+            user: MedianAndRange::from_values(user_s),
             wall_s: user_s.to_vec(),
             base_user_s: None,
             instructions: Some(instructions),
@@ -261,14 +261,14 @@ pub mod tests {
         assert_eq!(suite.ratios("a", "trodden").user, Some(2.0));
         assert_eq!(suite.ratios("a", "trodden").least, Some(3.0));
         assert_eq!(suite.ratios("a", "trodden").instructions, Some(1.5));
-        assert_eq!(suite.ratios("a", "plain"), Ratios::default());
+        assert_eq!(suite.ratios("a", "plain"), VariantRatios::default());
         if let BenchOutcome::Measured(figures) = &mut suite.rows[1].outcome {
             figures.base_user_s = Some(0.5);
         }
         assert_eq!(suite.ratios("a", "trodden").user, Some(6.0));
         assert_eq!(suite.ratios("a", "trodden").least, None);
         suite.rows[0].outcome = BenchOutcome::Failed { reason: "no".into() };
-        assert_eq!(suite.ratios("a", "trodden"), Ratios::default());
+        assert_eq!(suite.ratios("a", "trodden"), VariantRatios::default());
     }
 
     #[test]

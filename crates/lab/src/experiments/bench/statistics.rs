@@ -3,23 +3,23 @@
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Spread {
+pub struct MedianAndRange {
     pub median: f64,
     pub min: f64,
     pub max: f64,
 }
 
-impl Spread {
+impl MedianAndRange {
     /// Summarises measurements. All fields are 0 if there are none.
-    pub fn from_values(values: &[f64]) -> Spread {
+    pub fn from_values(values: &[f64]) -> MedianAndRange {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
         let (Some(&min), Some(&max)) = (sorted.first(), sorted.last()) else {
-            return Spread { median: 0.0, min: 0.0, max: 0.0 };
+            return MedianAndRange { median: 0.0, min: 0.0, max: 0.0 };
         };
         let middle = sorted.len() / 2;
         let median = if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 };
-        Spread { median, min, max }
+        MedianAndRange { median, min, max }
     }
 
     /// Returns the range relative to the median.
@@ -99,9 +99,9 @@ mod tests {
 
     #[test]
     fn spread_is_the_median_with_the_range() {
-        assert_eq!(Spread::from_values(&[3.0, 1.0, 2.0]), Spread { median: 2.0, min: 1.0, max: 3.0 });
-        assert_eq!(Spread::from_values(&[4.0, 1.0, 2.0, 3.0]).median, 2.5);
-        assert_eq!(Spread::from_values(&[3.0, 1.0, 2.0]).relative_width(), 1.0);
+        assert_eq!(MedianAndRange::from_values(&[3.0, 1.0, 2.0]), MedianAndRange { median: 2.0, min: 1.0, max: 3.0 });
+        assert_eq!(MedianAndRange::from_values(&[4.0, 1.0, 2.0, 3.0]).median, 2.5);
+        assert_eq!(MedianAndRange::from_values(&[3.0, 1.0, 2.0]).relative_width(), 1.0);
     }
 
     #[test]

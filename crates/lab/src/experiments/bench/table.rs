@@ -1,7 +1,7 @@
 //! Renders a result as text for the terminal and as Markdown.
 
-use super::result::{BenchOutcome, BenchResult, BenchRow, ExactnessCheck, Figures, Ratios};
-use super::statistics::{Spread, geometric_mean};
+use super::result::{BenchFigures, BenchOutcome, BenchResult, BenchRow, ExactnessCheck, VariantRatios};
+use super::statistics::{MedianAndRange, geometric_mean};
 use std::fmt::Write;
 
 /// A table of text. The first `words` columns are left-aligned words, the others right-aligned numbers.
@@ -15,7 +15,7 @@ struct TextTable {
 pub fn render_table(suite: &BenchResult) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "{}\n{}", time_table(suite).to_text(), size_table(suite).to_text());
-    let _ = writeln!(out, "{}", list_reasons(suite).join("\n"));
+    let _ = writeln!(out, "{}", list_failure_reasons(suite).join("\n"));
     let _ = write!(out, "{}", explain_figures(suite).join("\n"));
     out.trim_start().to_owned() + "\n"
 }
@@ -40,7 +40,7 @@ pub fn render_markdown(suite: &BenchResult) -> String {
     for (title, table) in parts.into_iter().filter(|(_, table)| table.head.len() > 1) {
         let _ = write!(out, "\n## {title}\n\n{}", table.to_markdown());
     }
-    let reasons = list_reasons(suite);
+    let reasons = list_failure_reasons(suite);
     if !reasons.is_empty() {
         let _ = write!(out, "\n## What was not measured\n\n");
         reasons.iter().for_each(|r| {
@@ -52,7 +52,7 @@ pub fn render_markdown(suite: &BenchResult) -> String {
 
 fn time_table(suite: &BenchResult) -> TextTable {
     let head = ["program", "variant", "user s", "+-", "ratio", "M instr.", "ratio"];
-    let line = |row: &BenchRow, figures: &Figures, ratios: Ratios| {
+    let line = |row: &BenchRow, figures: &BenchFigures, ratios: VariantRatios| {
         vec![
             row.program.clone(),
             row.variant.clone() + if figures.same_output { "" } else { " (OUTPUT DIFFERS)" },
@@ -77,7 +77,7 @@ fn time_table(suite: &BenchResult) -> TextTable {
 
 fn size_table(suite: &BenchResult) -> TextTable {
     let head = ["program", "variant", "code KB", "ratio", "memory MB", "ratio", "build s", "ratio", "counts"];
-    let line = |row: &BenchRow, figures: &Figures, ratios: Ratios| {
+    let line = |row: &BenchRow, figures: &BenchFigures, ratios: VariantRatios| {
         vec![
             row.program.clone(),
             row.variant.clone(),
@@ -91,7 +91,7 @@ fn size_table(suite: &BenchResult) -> TextTable {
         ]
     };
     let mean = |variant: &str| {
-        let of = |what: fn(&Ratios) -> Option<f64>| format_mean(suite, variant, what);
+        let of = |what: fn(&VariantRatios) -> Option<f64>| format_mean(suite, variant, what);
         vec![String::new(), of(|r| r.code), String::new(), of(|r| r.memory), String::new(), of(|r| r.build), String::new()]
     };
     figure_table(suite, &head, line, mean)
@@ -101,7 +101,7 @@ fn size_table(suite: &BenchResult) -> TextTable {
 fn figure_table(
     suite: &BenchResult,
     head: &[&str],
-    line: impl Fn(&BenchRow, &Figures, Ratios) -> Vec<String>,
+    line: impl Fn(&BenchRow, &BenchFigures, VariantRatios) -> Vec<String>,
     mean: impl Fn(&str) -> Vec<String>,
 ) -> TextTable {
     let mut rows = Vec::new();
@@ -119,7 +119,7 @@ fn figure_table(
     for variant in suite.variants.iter().filter(|v| v.base.is_some()) {
         let cells = mean(&variant.name);
         if cells.iter().any(|c| !c.is_empty()) {
-            let programs = suite.programs().iter().filter(|p| suite.ratios(p, &variant.name) != Ratios::default()).count();
+            let programs = suite.programs().iter().filter(|p| suite.ratios(p, &variant.name) != VariantRatios::default()).count();
             rows.push([format!("geom. mean of {programs}"), variant.name.clone()].into_iter().chain(cells).collect());
         }
     }
@@ -127,7 +127,7 @@ fn figure_table(
 }
 
 /// Builds a table of ratios. It has a column for each variant with a base.
-fn ratio_table(suite: &BenchResult, of: fn(&Ratios) -> Option<f64>) -> TextTable {
+fn ratio_table(suite: &BenchResult, of: fn(&VariantRatios) -> Option<f64>) -> TextTable {
     let variants: Vec<&str> = suite.variants.iter().filter(|v| v.base.is_some()).map(|v| v.name.as_str()).collect();
     let columns: Vec<&str> = variants.into_iter().filter(|v| suite.programs().iter().any(|p| of(&suite.ratios(p, v)).is_some())).collect();
     let cells = |program: &&str| {
@@ -140,12 +140,12 @@ fn ratio_table(suite: &BenchResult, of: fn(&Ratios) -> Option<f64>) -> TextTable
 }
 
 /// Formats the geometric mean of a variant's ratios over all programs for which both the variant and its base were measured.
-fn format_mean(suite: &BenchResult, variant: &str, of: fn(&Ratios) -> Option<f64>) -> String {
+fn format_mean(suite: &BenchResult, variant: &str, of: fn(&VariantRatios) -> Option<f64>) -> String {
     let ratios: Vec<f64> = suite.programs().iter().filter_map(|p| of(&suite.ratios(p, variant))).collect();
     geometric_mean(&ratios).map_or_else(String::new, |mean| format!("{mean:.3}"))
 }
 
-fn format_overlap(overlap: Spread) -> String {
+fn format_overlap(overlap: MedianAndRange) -> String {
     format!("overlap {:.1}% (minimum {:.1}%)", overlap.median * 100.0, overlap.min * 100.0)
 }
 
@@ -163,14 +163,14 @@ fn format_exactness(exact: &ExactnessCheck) -> String {
 }
 
 /// Lists the reasons for missing figures, each with the programs that it concerns.
-fn list_reasons(suite: &BenchResult) -> Vec<String> {
+fn list_failure_reasons(suite: &BenchResult) -> Vec<String> {
     let mut all: Vec<(String, Vec<&str>)> = Vec::new();
     let programs = suite.programs();
     for row in &suite.rows {
         let text = match &row.outcome {
             BenchOutcome::Skipped { reason } => format!("{} was skipped: {reason}", row.variant),
             BenchOutcome::Failed { reason } => format!("{} failed: {reason}", row.variant),
-            BenchOutcome::Measured(Figures { exact: Some(ExactnessCheck::Failed(reason)), .. }) => {
+            BenchOutcome::Measured(BenchFigures { exact: Some(ExactnessCheck::Failed(reason)), .. }) => {
                 format!("{} was not checked: {reason}", row.variant)
             }
             BenchOutcome::Measured(_) => continue,
@@ -277,7 +277,7 @@ mod tests {
     fn overlap_of_sampled_runs_is_shown() {
         let mut suite = create_sample_result();
         if let BenchOutcome::Measured(figures) = &mut suite.rows[1].outcome {
-            figures.overlap = Some(Spread::from_values(&[0.9, 0.96, 0.95]));
+            figures.overlap = Some(MedianAndRange::from_values(&[0.9, 0.96, 0.95]));
         }
         let text = render_table(&suite);
         assert!(text.contains("  overlap 95.0% (minimum 90.0%)") && text.contains("Counts of sampled runs"), "{text}");

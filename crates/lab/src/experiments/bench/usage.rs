@@ -11,21 +11,21 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
-use trodden_corpus::Variant;
+use trodden_corpus::CorpusVariant;
 use trodden_corpus::steps;
-use trodden_corpus::{Corpus, Input};
+use trodden_corpus::{Corpus, CorpusInput};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Usage {
+pub struct ProcessUsage {
     pub wall_s: f64,
     pub user_s: f64,
     pub system_s: f64,
     pub memory_kb: u64,
 }
 
-impl Usage {
-    fn combine(self, other: Usage) -> Usage {
-        Usage {
+impl ProcessUsage {
+    fn combine(self, other: ProcessUsage) -> ProcessUsage {
+        ProcessUsage {
             wall_s: self.wall_s + other.wall_s,
             user_s: self.user_s + other.user_s,
             system_s: self.system_s + other.system_s,
@@ -35,7 +35,7 @@ impl Usage {
 }
 
 /// Runs a corpus program. Returns the usage of its processes, and the checksum of its output.
-pub fn measure_run(corpus: &Corpus, program: &str, variant: &Variant, input: Input) -> Result<(Usage, String)> {
+pub fn measure_run(corpus: &Corpus, program: &str, variant: &CorpusVariant, input: CorpusInput) -> Result<(ProcessUsage, String)> {
     run_measured(|runner| match variant.simulator() {
         None => corpus.run(program, variant, input, runner),
         // Stripped, because Valgrind 3.19 cannot read clang's debug information.
@@ -44,8 +44,8 @@ pub fn measure_run(corpus: &Corpus, program: &str, variant: &Variant, input: Inp
 }
 
 /// Calls `run` with a command prefix that measures each process. Returns the usage of all processes, and the result of `run`.
-pub fn run_measured<T>(run: impl FnOnce(&str) -> Result<T>) -> Result<(Usage, T)> {
-    let file = steps::process_file("trodden-lab-usage", "jsonl");
+pub fn run_measured<T>(run: impl FnOnce(&str) -> Result<T>) -> Result<(ProcessUsage, T)> {
+    let file = steps::path_for_process("trodden-lab-usage", "jsonl");
     let _ = std::fs::remove_file(&file);
     let own = std::env::current_exe().context("cannot find the path of this program (is /proc mounted?)")?;
     let runner = format!("{} measure {}", own.display(), file.display());
@@ -55,7 +55,7 @@ pub fn run_measured<T>(run: impl FnOnce(&str) -> Result<T>) -> Result<(Usage, T)
     let sum = run(&runner)?;
     let lines = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
     let _ = std::fs::remove_file(&file);
-    let mut total = Usage::default();
+    let mut total = ProcessUsage::default();
     for line in lines.lines() {
         total = total
             .combine(serde_json::from_str(line).with_context(|| format!("{} was not written by `trodden-lab measure`", file.display()))?);
@@ -71,7 +71,7 @@ pub fn measure(file: &Path, command: &[OsString]) -> Result<ExitCode> {
     // The command is this process's only child, so the usage of all children is that of the command.
     let children = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read the program's resource usage")?;
     let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
-    let usage = Usage {
+    let usage = ProcessUsage {
         wall_s,
         user_s: seconds(children.user_time()),
         system_s: seconds(children.system_time()),
@@ -90,8 +90,8 @@ mod tests {
 
     #[test]
     fn times_are_summed_and_memory_is_the_maximum() {
-        let one = Usage { wall_s: 1.0, user_s: 0.5, system_s: 0.25, memory_kb: 10 };
-        let two = Usage { wall_s: 2.0, user_s: 1.5, system_s: 0.25, memory_kb: 8 };
-        assert_eq!(one.combine(two), Usage { wall_s: 3.0, user_s: 2.0, system_s: 0.5, memory_kb: 10 });
+        let one = ProcessUsage { wall_s: 1.0, user_s: 0.5, system_s: 0.25, memory_kb: 10 };
+        let two = ProcessUsage { wall_s: 2.0, user_s: 1.5, system_s: 0.25, memory_kb: 8 };
+        assert_eq!(one.combine(two), ProcessUsage { wall_s: 3.0, user_s: 2.0, system_s: 0.5, memory_kb: 10 });
     }
 }

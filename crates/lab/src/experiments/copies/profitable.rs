@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use std::path::Path;
 use trodden_command::laboratory::folders;
-use trodden_corpus::{Corpus, Variant};
+use trodden_corpus::{Corpus, CorpusVariant};
 use trodden_flow::part::Measure;
 use trodden_partition::{PartitionOptions, PartitionStrategy};
 use trodden_profile::procedures::{add_call_sites, procedures};
@@ -14,8 +14,8 @@ use trodden_recording::copies::make::CopiedProgram;
 
 pub fn count_profitable_procedures(corpus: &Corpus, name: &str, options: &CopiesOptions, results: &mut CopiesResults) -> Result<()> {
     corpus.fetch(name)?;
-    corpus.build_once(name, &Variant::trodden())?;
-    let path = corpus.program(name, &Variant::trodden());
+    corpus.build_once(name, &CorpusVariant::trodden())?;
+    let path = corpus.program(name, &CorpusVariant::trodden());
     let program = CopiedProgram::read(&path, folders().units.as_ref())?;
     let units = program.units();
     let mut all = procedures(units, None).with_context(|| path.display().to_string())?;

@@ -47,7 +47,7 @@ const SUMMARY_EXPLANATION: &str = "\
 const PUBLISHED_CHANGES: [(u32, f64); 3] = [(2, -23.0), (4, -43.0), (8, -56.0)];
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Setting {
+pub struct CopiesSetting {
     pub program: String,
     pub strategy: String,
     pub copies: u32,
@@ -59,7 +59,7 @@ pub struct Setting {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CopiesRow {
     #[serde(flatten)]
-    pub setting: Setting,
+    pub setting: CopiesSetting,
     /// Hits (executions of probes) in the copy that has most: increments of the path register and of path counters.
     pub hits: f64,
     /// Label hits in the copy that has most: increments of the path register only.
@@ -94,15 +94,15 @@ pub struct ComparedTimes {
 
 impl ComparedTimes {
     /// Returns the times of the slowest copy and of the program that counts everything, as ratios to the program that counts nothing.
-    fn ratios(&self) -> [f64; 2] {
+    fn time_ratios(&self) -> [f64; 2] {
         [self.slowest_ns, self.sequential_ns].map(|ns| ns / self.plain_ns)
     }
 }
 
 impl CopiesTimes {
     /// Returns the ratios of wall-clock times, followed by those of processor times.
-    fn ratios(&self) -> [f64; 4] {
-        let ([a, b], [c, d]) = (self.wall.ratios(), self.cpu.ratios());
+    fn time_ratios(&self) -> [f64; 4] {
+        let ([a, b], [c, d]) = (self.wall.time_ratios(), self.cpu.time_ratios());
         [a, b, c, d]
     }
 }
@@ -123,7 +123,7 @@ pub struct AnalysisTime {
 }
 
 impl AnalysisTime {
-    fn cells(&self) -> [String; 7] {
+    fn table_cells(&self) -> [String; 7] {
         let weights = if self.profile { "profile" } else { "estimated" };
         let seconds = |s: f64| format!("{s:.2}");
         let [program, strategy] = [self.program.clone(), self.strategy.clone()];
@@ -157,7 +157,7 @@ pub struct ProfitableRow {
 }
 
 impl ProfitableRow {
-    fn cells(&self) -> [String; 6] {
+    fn table_cells(&self) -> [String; 6] {
         let share = format!("{:.1}", 100.0 * self.profitable as f64 / self.procedures.max(1) as f64);
         let [copies, lines, procedures, profitable] =
             [self.copies.into(), self.lines, self.procedures, self.profitable].map(|number: u64| number.to_string());
@@ -212,13 +212,13 @@ impl CopiesResults {
     }
 
     /// Returns the row of a setting; `None` if the setting has not been measured.
-    pub fn find_row(&self, setting: &Setting) -> Option<&CopiesRow> {
+    pub fn find_row(&self, setting: &CopiesSetting) -> Option<&CopiesRow> {
         self.content.rows.iter().find(|row| row.setting == *setting)
     }
 
     /// Prints a row, replaces any row with the same setting by it, and writes the files.
     pub fn add_row(&mut self, row: CopiesRow) -> Result<()> {
-        println!("{}", format_columns(&row.cells()));
+        println!("{}", format_columns(&row.table_cells()));
         self.content.rows.retain(|known| known.setting != row.setting);
         self.content.rows.push(row);
         self.write()
@@ -226,7 +226,7 @@ impl CopiesResults {
 
     /// Prints the time of an analysis, replaces any with the same setting by it, and writes the files.
     pub fn add_analysis(&mut self, row: AnalysisTime) -> Result<()> {
-        println!("{}", format_columns(&row.cells()));
+        println!("{}", format_columns(&row.table_cells()));
         let key = |a: &AnalysisTime| (a.program.clone(), a.strategy.clone(), a.copies, a.profile);
         self.content.analyses.retain(|known| key(known) != key(&row));
         self.content.analyses.push(row);
@@ -235,7 +235,7 @@ impl CopiesResults {
 
     /// Prints a row, replaces any for the same program and number of copies by it, and writes the files.
     pub fn add_profitable(&mut self, row: ProfitableRow) -> Result<()> {
-        println!("{}", format_columns(&row.cells()));
+        println!("{}", format_columns(&row.table_cells()));
         self.content.profitable.retain(|known| (&known.program, known.copies) != (&row.program, row.copies));
         self.content.profitable.push(row);
         self.write()
@@ -246,18 +246,18 @@ impl CopiesResults {
     }
 
     /// Averages the rows with the same input, strategy and number of copies. Leaves out rows that were run on a cluster.
-    fn averages(&self) -> Vec<Average> {
+    fn averages(&self) -> Vec<AverageRow> {
         let rows: Vec<&CopiesRow> = self.content.rows.iter().filter(|r| r.setting.engine == "local").collect();
         let kind = |r: &&CopiesRow| (r.setting.input.clone(), r.setting.strategy.clone(), r.setting.copies);
         let mut kinds: Vec<(String, String, u32)> = rows.iter().map(kind).collect();
         kinds.sort_unstable();
         kinds.dedup();
-        kinds.iter().map(|(input, strategy, copies)| Average::new((input, strategy, *copies), &rows)).collect()
+        kinds.iter().map(|(input, strategy, copies)| AverageRow::new((input, strategy, *copies), &rows)).collect()
     }
 
     pub fn print_summary(&self) {
         println!("\n{}", format_columns(&SUMMARY_HEADS));
-        self.averages().iter().for_each(|average| println!("{}", format_columns(&average.cells())));
+        self.averages().iter().for_each(|average| println!("{}", format_columns(&average.table_cells())));
     }
 
     fn write(&self) -> Result<()> {
@@ -280,7 +280,7 @@ impl CopiesResults {
         let averages = self.averages();
         if !averages.is_empty() {
             writeln!(page, "## Averages\n\n{SUMMARY_EXPLANATION}\n")?;
-            write_table(&mut page, &SUMMARY_HEADS, averages.iter().map(Average::cells))?;
+            write_table(&mut page, &SUMMARY_HEADS, averages.iter().map(AverageRow::table_cells))?;
         }
         let mut kinds: Vec<(&str, &str, bool)> = rows.iter().map(|r| r.setting.section_key()).collect();
         kinds.sort_unstable();
@@ -289,15 +289,15 @@ impl CopiesResults {
             let (engine, input, lost) = kind;
             let lost = if lost { ", with a node killed while copies ran on it" } else { "" };
             writeln!(page, "\n## Input {input}, engine {engine}{lost}\n\n{TABLE_EXPLANATION}\n")?;
-            write_table(&mut page, &TABLE_HEADS, rows.iter().filter(|r| r.setting.section_key() == kind).map(CopiesRow::cells))?;
+            write_table(&mut page, &TABLE_HEADS, rows.iter().filter(|r| r.setting.section_key() == kind).map(CopiesRow::table_cells))?;
         }
         if !analyses.is_empty() {
             writeln!(page, "\n## Analysis\n\nTime of `trodden-lab plan`, minimum of several rounds.\n")?;
-            write_table(&mut page, &ANALYSIS_HEADS, analyses.iter().map(AnalysisTime::cells))?;
+            write_table(&mut page, &ANALYSIS_HEADS, analyses.iter().map(AnalysisTime::table_cells))?;
         }
         if !profitable.is_empty() {
             writeln!(page, "\n## Profitable procedures\n\n{PROFITABLE_EXPLANATION}\n")?;
-            write_table(&mut page, &PROFITABLE_HEADS, profitable.iter().map(ProfitableRow::cells))?;
+            write_table(&mut page, &PROFITABLE_HEADS, profitable.iter().map(ProfitableRow::table_cells))?;
         }
         Ok(page)
     }
@@ -314,16 +314,16 @@ pub fn print_heads(options: &super::CopiesOptions) {
     );
 }
 
-impl Setting {
+impl CopiesSetting {
     fn section_key(&self) -> (&str, &str, bool) {
         (&self.engine, &self.input, self.killed_node)
     }
 }
 
 impl CopiesRow {
-    fn cells(&self) -> [String; 10] {
-        let Setting { program, strategy, copies, .. } = &self.setting;
-        let ratios = self.times.map_or([f64::NAN; 4], |t| t.ratios());
+    fn table_cells(&self) -> [String; 10] {
+        let CopiesSetting { program, strategy, copies, .. } = &self.setting;
+        let ratios = self.times.map_or([f64::NAN; 4], |t| t.time_ratios());
         let [slowest, sequential, slowest_cpu, sequential_cpu] = ratios.map(|ratio| format_decimal(100.0 * (ratio - 1.0)));
         [
             program.clone(),
@@ -342,7 +342,7 @@ impl CopiesRow {
 
 /// Means over the programs measured with the same input, strategy and number of copies.
 #[derive(Debug, PartialEq)]
-struct Average {
+struct AverageRow {
     input: String,
     strategy: String,
     copies: u32,
@@ -356,8 +356,8 @@ struct Average {
     sequential: f64,
 }
 
-impl Average {
-    fn new((input, strategy, copies): (&str, &str, u32), rows: &[&CopiesRow]) -> Average {
+impl AverageRow {
+    fn new((input, strategy, copies): (&str, &str, u32), rows: &[&CopiesRow]) -> AverageRow {
         let is_averaged = |r: &&&CopiesRow| r.setting.input == input && r.setting.strategy == strategy && r.setting.copies == copies;
         let own: Vec<&CopiesRow> = rows.iter().filter(is_averaged).copied().collect();
         let change = |share: fn(&CopiesRow) -> f64| {
@@ -366,10 +366,10 @@ impl Average {
             [100.0 * (mean(|s| s) - 1.0), 100.0 * (mean(f64::ln).exp() - 1.0)]
         };
         let overhead = |which: usize| {
-            let ratios: Vec<f64> = own.iter().filter_map(|r| r.times).map(|t| t.cpu.ratios()[which]).collect();
+            let ratios: Vec<f64> = own.iter().filter_map(|r| r.times).map(|t| t.cpu.time_ratios()[which]).collect();
             geometric_mean(&ratios).map_or(f64::NAN, |mean| 100.0 * (mean - 1.0))
         };
-        Average {
+        AverageRow {
             input: input.to_owned(),
             strategy: strategy.to_owned(),
             copies,
@@ -382,7 +382,7 @@ impl Average {
         }
     }
 
-    fn cells(&self) -> [String; 12] {
+    fn table_cells(&self) -> [String; 12] {
         let paper = PUBLISHED_CHANGES
             .iter()
             .find(|(copies, _)| *copies == self.copies)
@@ -430,7 +430,7 @@ mod tests {
     use super::*;
 
     fn sample_row(program: &str, hits: f64) -> CopiesRow {
-        let setting = Setting {
+        let setting = CopiesSetting {
             program: program.into(),
             strategy: "p3".into(),
             copies: 2,
@@ -461,14 +461,14 @@ mod tests {
         assert_eq!(again.find_row(&sample_row("c", 0.0).setting), None);
         let [average] = &again.averages()[..] else { panic!() };
         assert_eq!(
-            (average.programs, average.cells()),
+            (average.programs, average.table_cells()),
             (2, ["train", "p3", "2", "2", "-59.0", "-60.0", "-79.5", "-80.0", "-23.0", "64.0", "", ""].map(Into::into))
         );
         let [wall, cpu] = [13.0, 11.0].map(|slowest_ns| ComparedTimes { slowest_ns, sequential_ns: 12.0, plain_ns: 10.0 });
         let timed = CopiesRow { times: Some(CopiesTimes { wall, cpu, rounds: 1 }), ..sample_row("c", 50.0) };
-        assert_eq!(timed.cells()[6..], ["30.0", "20.0", "10.0", "20.0"]);
+        assert_eq!(timed.table_cells()[6..], ["30.0", "20.0", "10.0", "20.0"]);
         again.add_row(timed).unwrap();
-        assert_eq!(again.averages()[0].cells()[10..], ["10.0", "20.0"]);
+        assert_eq!(again.averages()[0].table_cells()[10..], ["10.0", "20.0"]);
         again.add_row(sample_row("b", 50.0)).unwrap();
         assert_eq!((again.content.rows.len(), again.averages()[0].programs), (3, 3));
         assert!(std::fs::read_to_string(again.page_path()).unwrap().contains("| b | p3 | 2 | 50.0 | 25.0 | 25.0 |  |  |  |  |"));

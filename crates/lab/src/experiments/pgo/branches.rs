@@ -8,7 +8,7 @@ use crate::experiments::show_progress;
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::Path;
-use trodden_corpus::{Corpus, Input};
+use trodden_corpus::{Corpus, CorpusInput};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BranchCounts {
@@ -25,7 +25,7 @@ pub fn count_branches(corpus: &Corpus, program: &str, build: &str) -> Result<Bra
     let folder = corpus.folder().join("pgo").join(program).join("callgrind");
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).with_context(|| format!("cannot create folder {}", folder.display()))?;
-    corpus.run_as(build, program, Input::Train, &command_prefix(&folder), &[])?;
+    corpus.run_as(build, program, CorpusInput::Train, &command_prefix(&folder), &[])?;
     let mut all = BranchCounts::default();
     for entry in fs::read_dir(&folder)? {
         let path = entry?.path();

@@ -1,6 +1,6 @@
 //! Renders the results as a page of three tables.
 
-use super::{ResidualBuild, ResidualResults, ResidualRow, SIZED_BUILDS, UntestedFigures};
+use super::{BUILDS_WITH_MEASURED_SIZE, ResidualBuild, ResidualResults, ResidualRow, UntestedFigures};
 use crate::experiments::bench::statistics::geometric_mean;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -45,11 +45,11 @@ pub fn render_page(results: &ResidualResults) -> String {
     out += "Each row was computed twice, by `trodden untested` and by an oracle that compares two full profiles and shares only the \
             decoding of paths, with equal figures.\n\n";
     out += UNTESTED_SECTION;
-    results.programs.iter().for_each(|(name, row)| out += &untested_row(name, row));
-    out += &mean_row(results);
+    results.programs.iter().for_each(|(name, row)| out += &untested_table_row(name, row));
+    out += &mean_table_row(results);
     if results.programs.values().any(|r| r.suite.is_some()) {
         out += SUITES_SECTION;
-        results.programs.iter().for_each(|(name, row)| out += &suite_row(name, row));
+        results.programs.iter().for_each(|(name, row)| out += &suite_table_row(name, row));
     }
     out += SIZE_SECTION;
     out += &sizes_section(results);
@@ -64,7 +64,7 @@ fn list_commits(results: &ResidualResults) -> String {
     reported.collect::<Vec<_>>().join(", ")
 }
 
-fn untested_row(name: &str, row: &ResidualRow) -> String {
+fn untested_table_row(name: &str, row: &ResidualRow) -> String {
     let u = &row.untested;
     let build = match row.residual_build {
         ResidualBuild::Equal => "counts the same",
@@ -87,7 +87,7 @@ fn untested_row(name: &str, row: &ResidualRow) -> String {
 }
 
 /// Averages the percentages arithmetically, as the thesis does.
-fn mean_row(results: &ResidualResults) -> String {
+fn mean_table_row(results: &ResidualResults) -> String {
     let mean = |of: fn(&UntestedFigures) -> f64| {
         let all: Vec<f64> = results.programs.values().map(|r| of(&r.untested)).collect();
         all.iter().sum::<f64>() / all.len().max(1) as f64
@@ -106,7 +106,7 @@ fn mean_row(results: &ResidualResults) -> String {
     )
 }
 
-fn suite_row(name: &str, row: &ResidualRow) -> String {
+fn suite_table_row(name: &str, row: &ResidualRow) -> String {
     let Some(suite) = &row.suite else { return String::new() };
     let u = &suite.untested;
     format!(
@@ -129,11 +129,11 @@ fn format_percentage(percent: f64) -> String {
 
 fn sizes_section(results: &ResidualResults) -> String {
     let mut out = String::from("| program | plain `.text`, bytes |");
-    SIZED_BUILDS.iter().for_each(|s| write!(out, " {s} |").expect("writing to a string cannot fail"));
+    BUILDS_WITH_MEASURED_SIZE.iter().for_each(|s| write!(out, " {s} |").expect("writing to a string cannot fail"));
     out += " plain loaded, bytes |";
-    SIZED_BUILDS.iter().for_each(|s| write!(out, " {s} |").expect("writing to a string cannot fail"));
+    BUILDS_WITH_MEASURED_SIZE.iter().for_each(|s| write!(out, " {s} |").expect("writing to a string cannot fail"));
     out += "\n|---|";
-    out += &"--:|".repeat(2 * (SIZED_BUILDS.len() + 1));
+    out += &"--:|".repeat(2 * (BUILDS_WITH_MEASURED_SIZE.len() + 1));
     out.push('\n');
     let factor =
         |row: &ResidualRow, build: &str, what: usize| Some(row.sizes.get(build)?[what] as f64 / row.sizes.get("plain")?[what] as f64);
@@ -142,7 +142,7 @@ fn sizes_section(results: &ResidualResults) -> String {
         write!(out, "| {name} |").expect("writing to a string cannot fail");
         for what in [0, 1] {
             write!(out, " {} |", row.sizes.get("plain").map_or(0, |s| s[what])).expect("writing to a string cannot fail");
-            SIZED_BUILDS
+            BUILDS_WITH_MEASURED_SIZE
                 .iter()
                 .for_each(|s| write!(out, " {} |", reported(factor(row, s, what))).expect("writing to a string cannot fail"));
         }
@@ -151,7 +151,7 @@ fn sizes_section(results: &ResidualResults) -> String {
     out += "| geometric mean |";
     for what in [0, 1] {
         out += " |";
-        for build in SIZED_BUILDS {
+        for build in BUILDS_WITH_MEASURED_SIZE {
             let all: Option<Vec<f64>> = results.programs.values().map(|row| factor(row, build, what)).collect();
             write!(out, " {} |", reported(all.and_then(|a| geometric_mean(&a)))).expect("writing to a string cannot fail");
         }

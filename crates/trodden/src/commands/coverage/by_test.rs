@@ -1,25 +1,25 @@
 //! `trodden suite order --by lines`: shows the lines and paths that each test adds.
 
 use super::load_coverage_mapping;
-use crate::cli::{CoverageFileSelection, SuiteOrder};
-use crate::notes::{Progress, warn};
+use crate::cli::{CoverageFileSelection, SuiteOrderArguments};
+use crate::notes::{ProgressMeter, warn};
 use crate::output::{json_text, print};
 use anyhow::{Context, Result, ensure};
-use trodden_coverage::by_test::CoverageOfTests;
+use trodden_coverage::by_test::SuiteCoverageBuilder;
 use trodden_coverage::{CoverageMapping, LineExecutions};
-use trodden_profile::{Maps, Profile};
+use trodden_profile::{Profile, UnitMapsByIdentity};
 use trodden_stored::named;
 
-pub fn run(job: &SuiteOrder) -> Result<()> {
+pub fn run(job: &SuiteOrderArguments) -> Result<()> {
     reject_path_options(job)?;
     let include = job.functions.file.iter().map(|place| place.to_string_lossy().into_owned()).collect();
     let files = CoverageFileSelection { object: job.object.clone(), include, ..CoverageFileSelection::default() };
-    let runs = named::runs_of_suite(&job.suite)?;
-    let progress = Progress::new(runs.len(), "runs");
-    let (mut tests, mut maps) = (CoverageOfTests::default(), Maps::new());
+    let runs = named::list_runs_of_suite(&job.suite)?;
+    let progress = ProgressMeter::new(runs.len(), "runs");
+    let (mut tests, mut maps) = (SuiteCoverageBuilder::default(), UnitMapsByIdentity::new());
     let mut inexact = None;
     for entry in &runs {
-        let found = Profile::recover_sharing(&entry.profile, &mut maps)?;
+        let found = Profile::recover_with_shared_maps(&entry.profile, &mut maps)?;
         named::describe_losses(&entry.profile, &found.lost).iter().for_each(warn);
         let places = files.include.iter().map(|place| format!(" --file {place}")).collect::<String>();
         let run = || format!("run {}{places}", entry.number);
@@ -29,7 +29,7 @@ pub fn run(job: &SuiteOrder) -> Result<()> {
         progress.step();
     }
     inexact.iter().for_each(|mapping| mapping.log_inexact_functions(false));
-    let tests = tests.finish();
+    let tests = tests.into_suite_coverage();
     print(&match (job.json, job.names) {
         (true, _) => json_text(&tests.json(&job.suite))?,
         (_, true) => tests.names().iter().map(|name| format!("{name}\n")).collect::<String>().into_bytes(),
@@ -38,7 +38,7 @@ pub fn run(job: &SuiteOrder) -> Result<()> {
 }
 
 /// Rejects options that select paths, because they would have no effect on lines.
-fn reject_path_options(job: &SuiteOrder) -> Result<()> {
+fn reject_path_options(job: &SuiteOrderArguments) -> Result<()> {
     let options = [
         ("--function", job.functions.function.is_some()),
         ("--except", !job.functions.except.is_empty()),

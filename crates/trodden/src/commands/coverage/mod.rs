@@ -4,28 +4,28 @@ pub mod by_test;
 mod diff;
 mod report;
 
-use crate::cli::{Coverage, CoverageFileSelection, CoverageReport, CoverageShow, Covered};
-use crate::context::context;
+use crate::cli::{CoverageCommand, CoverageFileSelection, CoverageInputArguments, CoverageReportArguments, CoverageShowArguments};
+use crate::context::driver_context;
 use crate::notes::{note, reasons, warn};
 use crate::output::{print_text, write_file};
 use anyhow::{Result, bail, ensure};
 use std::env;
 use std::ffi::OsString;
 use std::process::ExitCode;
-use trodden_coverage::{CoverageMapping, CoverageTools, CoveredSources, is_mapped, mapped_lines, select_builds, tables};
+use trodden_coverage::{CoverageMapping, CoverageTools, CoveredSources, has_coverage_mapping, mapped_lines, select_builds, tables};
 use trodden_driver::other_programs::option_with_value;
 use trodden_driver::profdata;
-use trodden_driver::toolchain::Tool;
+use trodden_driver::toolchain::LlvmTool;
 use trodden_profile::Profile;
-use trodden_report::View;
+use trodden_report::ProfileView;
 use trodden_report::coverage::page;
 use trodden_report::view::MappedLines;
-use trodden_stored::named::LAST;
+use trodden_stored::named::LAST_RUN_NAME;
 
 /// Pattern that selects all source files, even those of the standard library.
-pub const ALL_FILES: &str = "*";
+pub const ALL_SOURCE_FILES_PATTERN: &str = "*";
 
-fn load_profile_and_mapping(covered: &Covered) -> Result<(Profile, CoverageMapping)> {
+fn load_profile_and_mapping(covered: &CoverageInputArguments) -> Result<(Profile, CoverageMapping)> {
     let mut profile = trodden_stored::named::load_all_builds(&covered.profile)?;
     select_builds(&mut profile);
     let mapping = load_coverage_mapping(&profile, &covered.files)?;
@@ -36,7 +36,7 @@ fn load_profile_and_mapping(covered: &Covered) -> Result<(Profile, CoverageMappi
 /// Returns the coverage of the source files that `files` selects. Fails if the program was not built with `--coverage` or has changed since
 /// it ran, no source file is selected, or LLVM's tools are missing or fail.
 fn load_coverage_mapping(profile: &Profile, files: &CoverageFileSelection) -> Result<CoverageMapping> {
-    let all_files = files.include.iter().any(|pattern| pattern == ALL_FILES);
+    let all_files = files.include.iter().any(|pattern| pattern == ALL_SOURCE_FILES_PATTERN);
     let sources = CoveredSources {
         objects: files.object.clone(),
         include: if all_files { Vec::new() } else { files.include.clone() },
@@ -45,19 +45,20 @@ fn load_coverage_mapping(profile: &Profile, files: &CoverageFileSelection) -> Re
         llvm_cov_counts: files.choices.imitated_tool.is_some(),
     };
     let counters = profdata::coverage_counts(profile)?;
-    let [llvm_cov, llvm_profdata] = [Tool::Cov, Tool::Profdata].map(|tool| profdata::find_tool_for(context(), tool, profile));
+    let [llvm_cov, llvm_profdata] =
+        [LlvmTool::Cov, LlvmTool::Profdata].map(|tool| profdata::find_tool_for(driver_context(), tool, profile));
     let (llvm_cov, llvm_profdata, temporary) = (llvm_cov?, llvm_profdata?, env::temp_dir());
-    let index = |counters| profdata::encode_indexed(context(), &llvm_profdata, counters);
+    let index = |counters| profdata::encode_indexed_profile(driver_context(), &llvm_profdata, counters);
     CoverageMapping::new(profile, counters, &sources, &CoverageTools { llvm_cov: &llvm_cov, index: &index, temporary: &temporary })
 }
 
 /// Returns how often source lines were executed according to the coverage mapping. The file names are those in debug information. Empty if
 /// the program has no coverage mapping.
-fn lines_from_mapping(view: &View) -> Result<MappedLines> {
-    if !is_mapped(view.profile) {
+fn count_lines_by_coverage_mapping(view: &ProfileView) -> Result<MappedLines> {
+    if !has_coverage_mapping(view.profile) {
         return Ok(MappedLines::new());
     }
-    let all = CoverageFileSelection { include: vec![ALL_FILES.into()], ..CoverageFileSelection::default() };
+    let all = CoverageFileSelection { include: vec![ALL_SOURCE_FILES_PATTERN.into()], ..CoverageFileSelection::default() };
     let mut profile = view.profile.clone();
     select_builds(&mut profile);
     let mapping = load_coverage_mapping(&profile, &all)?;
@@ -66,9 +67,9 @@ fn lines_from_mapping(view: &View) -> Result<MappedLines> {
 }
 
 /// Prepares a profile for reports. If the program has a coverage mapping, line counts are taken from the mapping.
-pub fn create_view(profile: &Profile) -> View<'_> {
-    let mut view = View::from_profile(profile);
-    match lines_from_mapping(&view) {
+pub fn create_view(profile: &Profile) -> ProfileView<'_> {
+    let mut view = ProfileView::from_profile(profile);
+    match count_lines_by_coverage_mapping(&view) {
         Ok(lines) => view.mapped = lines,
         Err(error) => {
             warn(format_args!("cannot use the coverage mapping, so line counts are taken from debug information: {}", reasons(&error)))
@@ -78,11 +79,11 @@ pub fn create_view(profile: &Profile) -> View<'_> {
 }
 
 /// Prints the coverage of each file in the last run. With `all_files`, includes files outside the project.
-pub fn report_last(all_files: bool) -> Result<ExitCode> {
-    let include = all_files.then(|| ALL_FILES.to_owned()).into_iter().collect();
+pub fn report_coverage_of_last_run(all_files: bool) -> Result<ExitCode> {
+    let include = all_files.then(|| ALL_SOURCE_FILES_PATTERN.to_owned()).into_iter().collect();
     let files = CoverageFileSelection { include, ..CoverageFileSelection::default() };
-    report::run(&CoverageReport {
-        covered: Covered { profile: LAST.to_owned(), files },
+    report::run(&CoverageReportArguments {
+        covered: CoverageInputArguments { profile: LAST_RUN_NAME.to_owned(), files },
         functions: false,
         combinations: 0,
         changed_since: None,
@@ -92,17 +93,17 @@ pub fn report_last(all_files: bool) -> Result<ExitCode> {
     })
 }
 
-pub fn run(job: &Coverage) -> Result<ExitCode> {
+pub fn run(job: &CoverageCommand) -> Result<ExitCode> {
     match job {
-        Coverage::Report(job) => report::run(job),
-        Coverage::Show(job) => show(job),
+        CoverageCommand::Report(job) => report::run(job),
+        CoverageCommand::Show(job) => show(job),
     }
 }
 
-fn show(job: &CoverageShow) -> Result<ExitCode> {
+fn show(job: &CoverageShowArguments) -> Result<ExitCode> {
     let (profile, mapping) = load_profile_and_mapping(&job.covered)?;
     let mut arguments: Vec<OsString> =
-        vec![option_with_value("-Xdemangler=", profdata::find_tool_for(context(), Tool::Cxxfilt, &profile)?)];
+        vec![option_with_value("-Xdemangler=", profdata::find_tool_for(driver_context(), LlvmTool::Cxxfilt, &profile)?)];
     let mut option = |text: &str| arguments.push(text.into());
     if job.conditions {
         ["-show-branches=count", "-show-mcdc"].into_iter().for_each(&mut option);
@@ -145,8 +146,8 @@ const PATHS_PAGE_FILE: &str = "paths.html";
 const MAX_COMBINATIONS_PER_FUNCTION: usize = 5;
 
 fn render_paths_page(profile: &Profile, mapping: &CoverageMapping) -> Result<String> {
-    let view = View::from_profile(profile);
-    let tables = [tables::by_file(mapping, &view)?, tables::by_function(mapping, &view, MAX_COMBINATIONS_PER_FUNCTION)?];
+    let view = ProfileView::from_profile(profile);
+    let tables = [tables::coverage_by_file(mapping, &view)?, tables::coverage_by_function(mapping, &view, MAX_COMBINATIONS_PER_FUNCTION)?];
     Ok(page("Coverage, with paths", &tables))
 }
 
@@ -158,7 +159,7 @@ pub fn render_llvm_json(profile: &Profile, files: &CoverageFileSelection) -> Res
     Ok(bytes)
 }
 
-pub fn render_mapped_tracefile(profile: &Profile, files: &CoverageFileSelection) -> Result<String> {
+pub fn render_lcov_of_coverage_mapping(profile: &Profile, files: &CoverageFileSelection) -> Result<String> {
     let mapping = load_coverage_mapping(profile, files)?;
     let bytes = mapping.lcov(mapping.llvm_cov("export", &["-format=lcov".into()])?);
     mapping.log_inexact_functions(false);

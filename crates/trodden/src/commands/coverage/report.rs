@@ -1,41 +1,41 @@
 //! `trodden coverage report`: prints a table of files or functions, and checks thresholds.
 
 use super::{diff, load_profile_and_mapping};
-use crate::cli::{Color, CoverageMeasure, CoverageReport, CoverageThreshold, word};
-use crate::commands::remarks::note_inexact;
+use crate::cli::{Color, CoverageMeasure, CoverageReportArguments, CoverageThreshold, word};
+use crate::commands::remarks::warn_of_inexact_counts;
 use crate::notes::{note, warn};
 use crate::output::{json_text, print_result, text_options};
 use anyhow::{Result, ensure};
 use std::process::ExitCode;
-use trodden_coverage::tables::{by_changed_lines, by_file, by_function};
-use trodden_report::View;
+use trodden_coverage::tables::{coverage_by_changed_lines, coverage_by_file, coverage_by_function};
+use trodden_report::ProfileView;
 use trodden_report::coverage::CoverageRow;
 
 /// Exit status if coverage is below a threshold.
-const BELOW_THRESHOLD_STATUS: u8 = 1;
+const BELOW_THRESHOLD_EXIT_STATUS: u8 = 1;
 
-pub fn run(job: &CoverageReport) -> Result<ExitCode> {
+pub fn run(job: &CoverageReportArguments) -> Result<ExitCode> {
     if let Some(baseline) = &job.baseline {
         return diff::run(job, baseline);
     }
     check_thresholds(job)?;
     let (profile, mapping) = load_profile_and_mapping(&job.covered)?;
-    let view = View::from_profile(&profile);
+    let view = ProfileView::from_profile(&profile);
     view.corrupt.iter().for_each(warn);
     let table = match (&job.changed_since, job.functions || job.combinations > 0) {
-        (Some(commit), _) => by_changed_lines(&mapping, commit)?,
-        (None, true) => by_function(&mapping, &view, job.combinations)?,
-        (None, false) => by_file(&mapping, &view)?,
+        (Some(commit), _) => coverage_by_changed_lines(&mapping, commit)?,
+        (None, true) => coverage_by_function(&mapping, &view, job.combinations)?,
+        (None, false) => coverage_by_file(&mapping, &view)?,
     };
     print_result(job.json, || json_text(&table.json()), || Ok(table.text(&text_options(Color::Auto, 0))))?;
-    note_inexact(&profile);
+    warn_of_inexact_counts(&profile);
     mapping.log_inexact_functions(true);
-    let failed = missed_thresholds(&job.fail_under, &table.total);
+    let failed = describe_missed_thresholds(&job.fail_under, &table.total);
     failed.iter().for_each(note);
-    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(BELOW_THRESHOLD_STATUS) })
+    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(BELOW_THRESHOLD_EXIT_STATUS) })
 }
 
-fn check_thresholds(job: &CoverageReport) -> Result<()> {
+fn check_thresholds(job: &CoverageReportArguments) -> Result<()> {
     let is_of_lines = |threshold: &CoverageThreshold| matches!(threshold, CoverageThreshold::Share(CoverageMeasure::Lines, _));
     ensure!(
         !job.fail_under.contains(&CoverageThreshold::Baseline),
@@ -48,7 +48,7 @@ fn check_thresholds(job: &CoverageReport) -> Result<()> {
     Ok(())
 }
 
-fn missed_thresholds(thresholds: &[CoverageThreshold], total: &CoverageRow) -> Vec<String> {
+fn describe_missed_thresholds(thresholds: &[CoverageThreshold], total: &CoverageRow) -> Vec<String> {
     let missed = |threshold: &CoverageThreshold| {
         let CoverageThreshold::Share(measure, min) = *threshold else { return None };
         let share = match measure {
@@ -77,6 +77,6 @@ mod tests {
             regions: CoverageRatio { all: 2, hit: 1 },
             ..CoverageRow::default()
         };
-        assert_eq!(missed_thresholds(&least, &total), ["70.00% of the lines are covered, less than 80% (--fail-under lines=80)"]);
+        assert_eq!(describe_missed_thresholds(&least, &total), ["70.00% of the lines are covered, less than 80% (--fail-under lines=80)"]);
     }
 }

@@ -5,19 +5,19 @@
 //! match get no code. To find the matches, this module tries all paths of the selected functions. Paths that end at a call that does not
 //! return are never watched, because only the end of the program shows that the call has not returned.
 
-use crate::context::context;
+use crate::context::driver_context;
 use crate::notes::{note, warn};
 use anyhow::{Result, bail, ensure};
 use std::collections::HashSet;
 use std::path::Path;
 use trodden_analysis::expression::joined::{is_cut, is_whole};
-use trodden_analysis::expression::{BlockSet, End, Matcher, PathExpression};
+use trodden_analysis::expression::{ExpressionPlace, PathExpression, PathMatcher, RequiredPathEnd};
 use trodden_profile::{DecodedPath, PathDecoder, has_standard_numbering};
 use trodden_recording::copies::read_units;
 use trodden_report::found::{UNKNOWN_BECAUSE_CUT, describe_position};
 use trodden_report::select::matching_names;
 use trodden_report::words::plural;
-use trodden_report::{Name, ReportError};
+use trodden_report::{DemangledName, ReportError};
 use trodden_unit::{FunctionMap, KnownPaths, UnitMap};
 
 /// Maximum number of paths in a watched function, because each path is matched separately.
@@ -30,26 +30,26 @@ const CUT_EDGE_ADVICE: &str =
 
 /// Returns all paths of a program that do not match the expression. Fails if the expression is malformed, uses `call` or matches no path,
 /// or if a function has too many paths or numbers them by a scheme other than the standard one.
-pub fn unmatched_paths(text: &str, program: &Path) -> Result<KnownPaths> {
+pub fn find_unmatched_paths(text: &str, program: &Path) -> Result<KnownPaths> {
     let expression: PathExpression = text.parse()?;
-    let calls = expression.patterns.iter().flatten().any(|s| s.end == Some(End::Call));
+    let calls = expression.patterns.iter().flatten().any(|s| s.end == Some(RequiredPathEnd::Call));
     ensure!(!calls, "cannot watch `call`, since only the end of the program shows that a call has not returned. Remove `call`");
-    let maps: Vec<UnitMap> = read_units(program, context().store().ok().as_ref())?.into_iter().map(|(_, map)| map).collect();
+    let maps: Vec<UnitMap> = read_units(program, driver_context().store().ok().as_ref())?.into_iter().map(|(_, map)| map).collect();
     let functions: Vec<(&UnitMap, &FunctionMap)> = maps.iter().flat_map(|m| m.functions.iter().map(move |f| (m, f))).collect();
     let selected = select_functions(&expression, &functions, program)?;
     let mut unmatched = KnownPaths::default();
     let (mut matching, mut matching_functions) = (0usize, 0usize);
-    let mut unmatched_places: Option<Vec<&BlockSet>> = None;
+    let mut unmatched_places: Option<Vec<&ExpressionPlace>> = None;
     let mut undecided: Vec<String> = Vec::new();
     for (index, (map, function)) in functions.iter().enumerate() {
         check_path_count(function)?;
         let mut left: Vec<u64> = (0..function.counters).collect();
         if selected.contains(&index) {
-            let matcher = Matcher::new(&expression, map, function);
+            let matcher = PathMatcher::new(&expression, map, function);
             let missing = matcher.unmatched_places();
             unmatched_places = Some(unmatched_places.map_or(missing.clone(), |n| n.into_iter().filter(|p| missing.contains(p)).collect()));
             if is_cut(function) && !matcher.cannot_match() {
-                undecided.push(Name::from_linkage(&function.name).short);
+                undecided.push(DemangledName::from_linkage(&function.name).short);
             }
             let (walks, needs_whole) = (PathDecoder::from_function(function)?, expression.needs_whole_paths(function));
             let decides = |w: &DecodedPath| w.end.is_some() && (!needs_whole || is_whole(function, &w.blocks, w.end));
@@ -96,7 +96,7 @@ fn check_path_count(function: &FunctionMap) -> Result<()> {
 
 fn select_functions(expression: &PathExpression, functions: &[(&UnitMap, &FunctionMap)], program: &Path) -> Result<HashSet<usize>> {
     let Some(text) = &expression.function else { return Ok((0..functions.len()).collect()) };
-    let names: Vec<Name> = functions.iter().map(|(_, f)| Name::from_linkage(&f.name)).collect();
+    let names: Vec<DemangledName> = functions.iter().map(|(_, f)| DemangledName::from_linkage(&f.name)).collect();
     let selected: HashSet<usize> = matching_names(names.iter(), text)?.into_iter().collect();
     if selected.is_empty() {
         bail!(

@@ -2,8 +2,8 @@
 
 mod run;
 
-use crate::cli::{SuiteCommand, SuiteFunctions, SuiteList, SuiteOrder, TestValue};
-use crate::notes::{Progress, note, warn};
+use crate::cli::{SuiteCommand, SuiteFunctionSelection, SuiteListArguments, SuiteOrderArguments, TestOrderCriterion};
+use crate::notes::{ProgressMeter, note, warn};
 use crate::output::{json_text, print};
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
@@ -15,8 +15,8 @@ use trodden_analysis::changes::ChangedLines;
 use trodden_analysis::git::{self, UnifiedDiff};
 use trodden_analysis::suite::Suite;
 use trodden_analysis::suite::cover::{CoverProblem, find_cheapest_cover, find_greedy_cover};
-use trodden_analysis::suite::order::{OrderBy, average_covered, order_tests};
-use trodden_profile::{Maps, Profile, RunStore};
+use trodden_analysis::suite::order::{TestOrderMeasure, average_covered_percent, order_tests};
+use trodden_profile::{Profile, RunStore, UnitMapsByIdentity};
 use trodden_report::escape;
 use trodden_report::suite::{self as shown, RedundantTests, SCHEMA_VERSION, SuiteCost, TestOrder};
 use trodden_report::words::plural;
@@ -28,13 +28,13 @@ pub fn run(job: &SuiteCommand) -> Result<ExitCode> {
         SuiteCommand::Run(job) => return run::run(job),
         SuiteCommand::Step { suite, project, command } => return run::record_test_binary(suite, project, command),
         SuiteCommand::List(job) => list(job)?,
-        SuiteCommand::Order(job) if job.by == TestValue::Lines => crate::commands::coverage::by_test::run(job)?,
+        SuiteCommand::Order(job) if job.by == TestOrderCriterion::Lines => crate::commands::coverage::by_test::run(job)?,
         SuiteCommand::Order(job) => report_test_order(job)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn list(job: &SuiteList) -> Result<()> {
+fn list(job: &SuiteListArguments) -> Result<()> {
     let Some(name) = &job.suite else {
         ensure!(
             !compared_functions(&job.functions).is_restricted(),
@@ -49,7 +49,7 @@ fn list(job: &SuiteList) -> Result<()> {
     }
 }
 
-fn compared_functions(functions: &SuiteFunctions) -> shown::ComparedFunctions<'_> {
+fn compared_functions(functions: &SuiteFunctionSelection) -> shown::ComparedFunctions<'_> {
     shown::ComparedFunctions { function: functions.function.as_deref(), files: &functions.file, exclude: &functions.except }
 }
 
@@ -65,12 +65,12 @@ fn list_suites(as_json: bool) -> Result<()> {
 }
 
 /// Reads the runs of a suite. Keeps only the paths of the selected functions.
-fn load_suite(name: &str, functions: &SuiteFunctions) -> Result<Suite> {
-    let runs = named::runs_of_suite(name)?;
-    let progress = Progress::new(runs.len(), "runs");
-    let (mut suite, mut maps) = (Suite::default(), Maps::new());
+fn load_suite(name: &str, functions: &SuiteFunctionSelection) -> Result<Suite> {
+    let runs = named::list_runs_of_suite(name)?;
+    let progress = ProgressMeter::new(runs.len(), "runs");
+    let (mut suite, mut maps) = (Suite::default(), UnitMapsByIdentity::new());
     for entry in &runs {
-        let found = Profile::recover_sharing(&entry.profile, &mut maps)?;
+        let found = Profile::recover_with_shared_maps(&entry.profile, &mut maps)?;
         named::describe_losses(&entry.profile, &found.lost).iter().for_each(warn);
         let profile = found.profile;
         if profile.sampling.is_some() {
@@ -101,21 +101,21 @@ fn print_redundant_tests(suite: &Suite, name: &str, by: SuiteCost, as_json: bool
     print(&if as_json { json_text(&found.json())? } else { escape::escape_lines(&found.text()).into_bytes() })
 }
 
-fn report_test_order(job: &SuiteOrder) -> Result<()> {
+fn report_test_order(job: &SuiteOrderArguments) -> Result<()> {
     ensure!(job.object.is_empty(), "--object applies only to --by lines. Omit --object");
-    let by = if job.by == TestValue::Rate { OrderBy::PathsPerTime } else { OrderBy::Paths };
+    let by = if job.by == TestOrderCriterion::Rate { TestOrderMeasure::PathsPerTime } else { TestOrderMeasure::Paths };
     let suite = load_suite(&job.suite, &job.functions)?;
-    let changes = changed_lines(job)?;
+    let changes = read_changed_lines(job)?;
     let changed_paths = match changes {
         Some(mut changes) => {
             let paths = suite.changed_paths(&mut changes)?;
-            note_changes(&changes);
+            note_changed_line_counts(&changes);
             Some(paths)
         }
         None => None,
     };
     let mut placed = order_tests(&suite.tests, changed_paths.as_ref(), by);
-    let average = |tests: &mut dyn Iterator<Item = usize>| average_covered(&suite.tests, tests, changed_paths.as_ref());
+    let average = |tests: &mut dyn Iterator<Item = usize>| average_covered_percent(&suite.tests, tests, changed_paths.as_ref());
     let (now, before) = (average(&mut placed.iter().map(|p| p.test)), average(&mut (0..suite.tests.len())));
     if job.only_changed {
         placed.retain(|p| p.paths > 0);
@@ -135,7 +135,7 @@ fn report_test_order(job: &SuiteOrder) -> Result<()> {
     })
 }
 
-fn changed_lines(job: &SuiteOrder) -> Result<Option<ChangedLines>> {
+fn read_changed_lines(job: &SuiteOrderArguments) -> Result<Option<ChangedLines>> {
     let (UnifiedDiff { text, root }, name) = match job.changed_since.as_deref() {
         None => return Ok(None),
         Some("-") => {
@@ -144,12 +144,12 @@ fn changed_lines(job: &SuiteOrder) -> Result<Option<ChangedLines>> {
             (UnifiedDiff { text: String::from_utf8_lossy(&bytes).into_owned(), root: None }, "standard input")
         }
         Some(file) if Path::new(file).is_file() => (git::read_diff(Path::new(file))?, file),
-        Some(commit) => (git::diff(commit)?, "git diff"),
+        Some(commit) => (git::diff_against_revision(commit)?, "git diff"),
     };
     Ok(Some(ChangedLines::from_diff(&text, root.as_deref()).with_context(|| name.to_owned())?))
 }
 
-fn note_changes(changes: &ChangedLines) {
+fn note_changed_line_counts(changes: &ChangedLines) {
     let (all, found) = changes.line_counts();
     let (lines, files) = (plural(all as u128, "old line", "old lines"), plural(changes.files().len() as u128, "file", "files"));
     note(format_args!("{lines} changed in {files}; {found} of these lines have code in the tested program"));

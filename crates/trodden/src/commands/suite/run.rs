@@ -1,8 +1,8 @@
 //! `trodden suite run` and the hidden `trodden suite step`: run tests from a list of commands, from ctest or from cargo.
 
-use crate::cli::SuiteRun;
-use crate::commands::cargo::take_settings;
-use crate::context::context;
+use crate::cli::SuiteRunArguments;
+use crate::commands::cargo::extract_instrumentation_settings;
+use crate::context::driver_context;
 use crate::notes::{note, warn};
 use crate::output;
 use crate::surroundings::recording_context;
@@ -16,21 +16,21 @@ use std::process::ExitCode;
 use trodden_driver::cargo;
 use trodden_profile::store::check_suite_name;
 use trodden_recording::suite::libtest::{self, TestBinary};
-use trodden_recording::suite::{SuiteOutcome, SuiteRecorder, TestSource, check_no_lost_counts, list_tests, run_all};
+use trodden_recording::suite::{SuiteOutcome, SuiteRecorder, TestSource, check_no_lost_counts, list_tests, run_all_tests};
 use trodden_report::words::{plural, quote_for_shell};
 
-const TEST_FAILED_STATUS: u8 = 1;
+const TEST_FAILED_EXIT_STATUS: u8 = 1;
 
 /// Runs tests. Returns status 1 if any test failed.
-pub fn run(job: &SuiteRun) -> Result<ExitCode> {
+pub fn run(job: &SuiteRunArguments) -> Result<ExitCode> {
     check_suite_name(&job.suite)?;
     if job.source.cargo || job.source.nextest {
-        return run_by_cargo(job);
+        return run_tests_by_cargo(job);
     }
-    let tests = list_tests(&test_source(job)?)?;
+    let tests = list_tests(&read_test_source(job)?)?;
     let recording = recording_context();
     let recorder = SuiteRecorder::new(&job.suite, Path::new("."), &recording)?;
-    let SuiteOutcome { failed, not_recorded, lost } = run_all(&tests, job.jobs.into(), &recorder)?;
+    let SuiteOutcome { failed, not_recorded, lost } = run_all_tests(&tests, job.jobs.into(), &recorder)?;
     for name in &not_recorded {
         warn(format_args!("test `{name}` is not in the suite, because it ran no program built with trodden"));
     }
@@ -42,34 +42,34 @@ pub fn run(job: &SuiteRun) -> Result<ExitCode> {
     ));
     failed.iter().for_each(|name| note(format_args!("failed: {name}")));
     check_no_lost_counts(lost)?;
-    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(TEST_FAILED_STATUS) })
+    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(TEST_FAILED_EXIT_STATUS) })
 }
 
 /// Runs the tests with cargo. Cargo runs each test binary through `trodden suite step` ([`record_test_binary`]).
-fn run_by_cargo(job: &SuiteRun) -> Result<ExitCode> {
+fn run_tests_by_cargo(job: &SuiteRunArguments) -> Result<ExitCode> {
     ensure!(
         job.jobs == 1,
         "--jobs applies only to --commands and --ctest. Use `-- -- --test-threads N` for cargo, or `-- -j N` for nextest"
     );
     let verb: &[&str] = if job.source.nextest { &["nextest", "run"] } else { &["test"] };
     let mut arguments: Vec<OsString> = verb.iter().map(OsString::from).chain(job.options.iter().cloned()).collect();
-    let before = count_runs(&job.suite)?;
-    let settings = take_settings(&mut arguments)?;
-    let status = cargo::test_as_suite(context(), arguments, settings, &job.suite)?;
+    let before = count_runs_in_suite(&job.suite)?;
+    let settings = extract_instrumentation_settings(&mut arguments)?;
+    let status = cargo::run_tests_as_suite(driver_context(), arguments, settings, &job.suite)?;
     note(format_args!(
         "recorded {} in the suite {}",
-        plural((count_runs(&job.suite)?.saturating_sub(before)) as u128, "run", "runs"),
+        plural((count_runs_in_suite(&job.suite)?.saturating_sub(before)) as u128, "run", "runs"),
         job.suite
     ));
     Ok(status)
 }
 
-fn count_runs(suite: &str) -> Result<u64> {
+fn count_runs_in_suite(suite: &str) -> Result<u64> {
     let store = recording_context().run_store()?;
     Ok(store.suites()?.into_iter().find(|(name, _)| name == suite).map_or(0, |(_, runs)| runs))
 }
 
-fn test_source(job: &SuiteRun) -> Result<TestSource> {
+fn read_test_source(job: &SuiteRunArguments) -> Result<TestSource> {
     match (&job.source.commands, &job.source.ctest) {
         (Some(file), _) => {
             ensure!(job.options.is_empty(), "--commands accepts no options after `--`. Remove these options");

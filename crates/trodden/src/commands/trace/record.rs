@@ -1,7 +1,7 @@
 //! `trodden trace record`, and the hidden `trodden trace work`, which executes runs on a different machine.
 
-use crate::cli::{RepeatPart, TraceRecord};
-use crate::context::context;
+use crate::cli::{RepeatedRunProperty, TraceRecordArguments};
+use crate::context::driver_context;
 use crate::output;
 use anyhow::{Context, Result};
 use std::env;
@@ -22,8 +22,8 @@ use trodden_trace::{FixedRunConditions, OutputStream};
 use trodden_witness::DistributionStrategy;
 
 /// Records a trace or prints a plan for recording it. Returns the program's exit status.
-pub fn run(job: &TraceRecord) -> Result<ExitCode> {
-    let (options, host) = (record_options(job), recording_host(job)?);
+pub fn run(job: &TraceRecordArguments) -> Result<ExitCode> {
+    let (options, host) = (build_record_options(job), build_recording_host(job)?);
     let Some(form) = job.choices.plan else { return Ok(ExitCode::from(record(&options, &host)?)) };
     let recording = PreparedRecording::new(&options, &host)?;
     recording.plan(|planner, found| match form {
@@ -44,14 +44,14 @@ pub fn run_worker(folder: &Path, machine: usize) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn record_options(job: &TraceRecord) -> RecordOptions {
+fn build_record_options(job: &TraceRecordArguments) -> RecordOptions {
     let choices = &job.choices;
     let repeats = |part| !job.no_repeat.contains(&part);
     let recipe = FixedRunConditions {
-        addresses: repeats(RepeatPart::Addresses),
-        time: repeats(RepeatPart::Time),
-        randomness: repeats(RepeatPart::Randomness),
-        processes: repeats(RepeatPart::Processes),
+        addresses: repeats(RepeatedRunProperty::Addresses),
+        time: repeats(RepeatedRunProperty::Time),
+        randomness: repeats(RepeatedRunProperty::Randomness),
+        processes: repeats(RepeatedRunProperty::Processes),
         core: None,
     };
     let run = RunOptions {
@@ -60,7 +60,7 @@ fn record_options(job: &TraceRecord) -> RecordOptions {
         collector: job.collector,
         libraries: job.library.clone(),
         recipe,
-        is_pinned: repeats(RepeatPart::Core),
+        is_pinned: repeats(RepeatedRunProperty::Core),
         max_size: job.max_size,
         limit: job.duration,
     };
@@ -86,7 +86,7 @@ fn record_options(job: &TraceRecord) -> RecordOptions {
     }
 }
 
-fn recording_host(job: &TraceRecord) -> Result<RecordingHost<'static>> {
+fn build_recording_host(job: &TraceRecordArguments) -> Result<RecordingHost<'static>> {
     let here = || env::current_dir().context("cannot find the working folder");
     let own_program = env::current_exe().context("cannot find the program file of trodden")?;
     let other_machines = || {
@@ -100,7 +100,7 @@ fn recording_host(job: &TraceRecord) -> Result<RecordingHost<'static>> {
         })
     };
     Ok(RecordingHost {
-        program: job.command.first().and_then(|name| find_program(context(), name)),
+        program: job.command.first().and_then(|name| find_program(driver_context(), name)),
         machines: (job.engine != EngineChoice::Local).then(other_machines).transpose()?,
         own_program,
         temporary: env::temp_dir(),
