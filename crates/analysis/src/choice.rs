@@ -79,7 +79,7 @@ pub enum ChoiceError {
         text: String,
     },
     /// No path matches the sequence.
-    #[error("no complete path of the program matches `{0}`")]
+    #[error("no path of the program, from its beginning to its end, matches `{0}`")]
     NoSuchPath(String),
 }
 

@@ -25,8 +25,8 @@ pub fn requested_iterations(iterations: u32, wanted: &str, folders: &Folders) ->
     };
     ensure!(
         !logs.is_empty(),
-        "`{wanted}` has no stream. Build the program with --stream and record it with `trodden record --whole-program`; without a \
-         rebuild, use `trodden record --copies K --divide iterations`"
+        "`{wanted}` has no stream, the record of the order in which paths were taken. Build the program with --stream and record it with \
+         `trodden record --whole-program`; without a rebuild, use `trodden record --copies K --divide iterations`"
     );
     let mut set = IterationSet::new(iterations);
     for file in &logs {
@@ -34,7 +34,7 @@ pub fn requested_iterations(iterations: u32, wanted: &str, folders: &Folders) ->
         let lost: u64 = log.threads().iter().map(|thread| thread.lost).sum();
         if lost > 0 {
             log::warn!(
-                "{} lacks {} that were lost during recording, so paths near the gaps may be wrong",
+                "{} lacks {} that were lost during recording, so paths near the gaps may be missing or wrong",
                 file.display(),
                 plural(lost.into(), "event", "events")
             );
@@ -42,7 +42,11 @@ pub fn requested_iterations(iterations: u32, wanted: &str, folders: &Folders) ->
         add_stream_log(&mut set, &log, &load_maps(&log, folders)?)?;
     }
     let has_iterations = set.functions().values().any(|function| function.counted.keys().any(|path| path.len() == iterations as usize));
-    ensure!(has_iterations, "`{wanted}` has no path over {iterations} iterations. Use a run in which a loop iterates, or fewer iterations");
+    ensure!(
+        has_iterations,
+        "`{wanted}` has no path over {iterations} iterations of a loop. Name a run in which loops iterate more often, or ask for fewer \
+         iterations"
+    );
     Ok(set)
 }
 
@@ -107,7 +111,7 @@ pub fn counted_document(
     let length = length.unwrap_or(deepest);
     ensure!(
         length <= deepest,
-        "--length is too large: the program counted paths over at most {deepest} iterations. Pass --length {deepest} or less"
+        "--length is too large: the program counted paths across at most {deepest} loop iterations. Pass --length {deepest} or less"
     );
     let names: Vec<Name> = counted.keys().map(|(_, name, _)| Name::from_linkage(name)).collect();
     let (mut seen, mut shared) = (BTreeSet::new(), BTreeSet::new());

@@ -124,8 +124,8 @@ fn compile_options(context: &DriverContext, llvm: &Llvm, line: &CommandLine, cla
     }
     if line.lto {
         log::info!(
-            "-flto is ignored, because each unit is instrumented as it is compiled. To optimise the whole program, use `trodden build \
-             --lto`"
+            "-flto is ignored, because trodden instruments each source file when it is compiled. To optimise the whole program, use \
+             `trodden build --lto`"
         );
         added.push("-fno-lto".into());
         if line.whole_program_vtables {

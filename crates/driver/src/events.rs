@@ -59,7 +59,7 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<DriverEvent>> {
     use anyhow::Context;
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the build's log {}", path.display()))?;
     text.lines()
-        .map(|line| serde_json::from_str(line).with_context(|| format!("the build's log contains an invalid event: {line}")))
+        .map(|line| serde_json::from_str(line).with_context(|| format!("the log of the build contains an invalid event: {line}")))
         .collect()
 }
 

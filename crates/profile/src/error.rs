@@ -50,7 +50,7 @@ pub enum ProfileError {
     #[error("{path}: all {lost} parts of this profile are corrupt. Record again")]
     NothingIntact { path: PathBuf, lost: usize },
     #[error(
-        "`{image}` was built differently: {one_name} is of build {one}, {other_name} of build {other}. Record both with one \
+        "`{image}` is not the same build in both: {one_name} is of build {one}, and {other_name} is of build {other}. Record both with one \
          build{alternative}"
     )]
     OtherBuild {

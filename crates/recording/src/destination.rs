@@ -49,7 +49,7 @@ pub fn deliver(collected: &Collected, destination: &ProfileDestination, context:
     let mut delivered =
         Delivered { run: None, problems: losses.clone().count(), all_marked: losses.all(CollectProblem::is_recorded_in_profile) };
     collected.problems.iter().for_each(|problem| log::warn!("{problem}"));
-    anyhow::ensure!(!collected.profile.images.is_empty(), "cannot decode the counts of any program or library");
+    anyhow::ensure!(!collected.profile.images.is_empty(), "cannot decode any counts of this run; the reasons are listed above");
     if let Some(output) = &destination.output {
         collected.profile.write(output)?;
         remove_old_streams(output)?;
@@ -84,8 +84,8 @@ fn remove_old_streams(profile: &Path) -> Result<()> {
 pub fn warn_nothing_counted(program: &OsStr) {
     if let Some((path, what)) = trodden_trace::privileged_file(program, None) {
         log::warn!(
-            "nothing was counted: {} has {what}, and programs with such rights ignore their user's environment. Record a copy without \
-             these rights, or record as a user who already has them",
+            "nothing was counted: {} has {what}, and programs with such rights ignore the environment variables that trodden sets. Record \
+             a copy of the program without these rights, or record as a user who already has them",
             path.display()
         );
         return;

@@ -46,7 +46,7 @@ fn log_summary(imported: &BranchImport, sampling: &BranchSampling) {
     part(losses.ambiguous, "sequence of blocks that matches several paths", "sequences of blocks that match several paths");
     part(losses.inferred, "block inferred from the only possible path", "blocks inferred from the only possible path");
     if !parts.is_empty() {
-        log::info!("not counted or inferred: {}", parts.join(", "));
+        log::info!("some paths were not counted, or were inferred: {}", parts.join(", "));
     }
     if losses.inconsistent > 0 {
         log::warn!(
@@ -64,8 +64,8 @@ fn log_summary(imported: &BranchImport, sampling: &BranchSampling) {
     }
     if sampling.source == SamplingSource::BranchRecords {
         log::info!(
-            "counts are estimates: they show shares of paths, not numbers of executions. Paths that are longer than a branch record are \
-             missing"
+            "the counts are estimates: only their proportions are meaningful, not their absolute values. Paths with more branches than the \
+             processor records at once are missing"
         );
     }
     imported

@@ -104,7 +104,7 @@ fn drain_in_background(folder: PathBuf, method: CompressionMethod, programs: Rec
     std::thread::spawn(move || {
         let mut recorder = StreamRecorder::new(&folder, method);
         if let Err(error) = drain(&mut recorder, &programs, &complete) {
-            log::warn!("stopped recording streams: {}", format_causes(&error));
+            log::warn!("the recording of streams stopped early: {}", format_causes(&error));
             programs.iter().for_each(|program| drop(complete.send(program)));
         }
     });
@@ -187,7 +187,7 @@ impl ProgramRecorder {
         logs.iter().try_for_each(|log| write_raw_counts(log).map(drop))?;
         let left = files_with_extension(folder, STREAM_EXTENSION)?;
         if let Some(left) = left.first() {
-            bail!("stream {} was not recorded", left.display());
+            bail!("stream file {} was not recorded", left.display());
         }
         let files = raw_files(folder)?;
         if files.iter().any(|f| matches!(SamplingSwitch::open(f), Ok(Some(_)))) {
@@ -226,7 +226,8 @@ impl ProgramRecorder {
         rest.extend(files_with_extension(&self.folder, LOG_EXTENSION)?);
         if !rest.is_empty() {
             log::warn!(
-                "some processes could not be followed, possibly in a different namespace. {} of these processes are stored as one run",
+                "some processes could not be followed, possibly because they are in a different namespace. Their counts ({}) are stored as \
+                 one run",
                 plural(rest.len() as u128, "raw file", "raw files")
             );
             let remaining = self.folder.join("rest");
@@ -243,14 +244,15 @@ impl ProgramRecorder {
         }
         if let Some(output) = &what.destination.output {
             let merged = merge_files(&self.stored, BuildPolicy::Separate, |_| {});
-            merged.profile.context("cannot read back any of the recorded runs")?.write(output)?;
+            merged.profile.context("cannot read any of the runs that were just recorded")?.write(output)?;
             log::info!("the merged profile of all runs is in {}", output.display());
         }
         let runs = plural(self.stored.len() as u128, "run", "runs");
         log::info!("recorded {runs} in the suite {}; `trodden suite list {}` shows them", self.suite, quote_for_shell(&self.suite));
         if self.is_streamed && self.logs == 0 {
             log::warn!(
-                "recorded counts but no sequences, because no program that ran was built with --stream (`trodden build --stream -- ...`)"
+                "recorded counts but not the order of paths, because no program that ran was built with --stream (`trodden build --stream \
+                 -- ...`)"
             );
         }
         anyhow::ensure!(self.failures == 0, "{} could not be stored", plural(self.failures as u128, "run", "runs"));

@@ -147,12 +147,12 @@ pub fn train(commands: &[String], program: &Path, context: &RecordingContext) ->
     for line in commands {
         let arguments = ["sh".into(), "-c".into(), line.into()];
         let counted = run_counted_with(&arguments, &[(PROGRAM_VARIABLE, program.as_os_str())], (folder.path(), "%m.raw"), bursts, context)?;
-        anyhow::ensure!(counted.status.success(), "the training `{line}` failed with {}", counted.status);
+        anyhow::ensure!(counted.status.success(), "the training command `{line}` failed with {}", counted.status);
         last = Some(counted);
     }
     anyhow::ensure!(
         !raw_files(folder.path())?.is_empty(),
-        "the training counted nothing. Check that the training command runs the program that is being built"
+        "the training run counted nothing. Check that the training command runs the program that is being built"
     );
     let collected = last.context("expected a training command")?.collect(folder.path(), context)?;
     match collected.problems.iter().find(|p| p.loses_counts()) {
@@ -282,7 +282,7 @@ pub fn collect_files(given: &[PathBuf], destination: &ProfileDestination, contex
     };
     if let Some(image) = collected.profile.images.iter().find(|image| image.units.iter().any(has_bursts)) {
         anyhow::bail!(
-            "{} was built with --sample, and its raw file does not say which part of the run the counts cover. Record with `trodden \
+            "{} was built with --sample, but its raw file does not say which part of the run the counts cover. Record with `trodden \
              record` or, if the program is running, `trodden record --attach`",
             image.path
         );

@@ -40,7 +40,10 @@ pub enum ReportError {
         known: Vec<u64>,
     },
     /// Paths are to be weighted by events, but the program's parts count no event or different ones.
-    #[error("the programs of this profile count different events, or none. Build all of them with the same option, such as --events tsc")]
+    #[error(
+        "the programs of this profile count different processor events, or none. Build all of them with the same option, such as --events \
+         tsc"
+    )]
     NoEvents,
     /// The function's map is corrupt.
     #[error(transparent)]

@@ -48,8 +48,8 @@ pub fn find_logs(name: &str) -> Result<Vec<PathBuf>> {
     let logs = files_with_extension(&folder, LOG_EXTENSION)?;
     if logs.is_empty() && folder.join(COPIES_FOLDER).is_dir() {
         bail!(
-            "`{name}` was recorded by several copies, each of which recorded only some functions. Only `trodden-lab patterns iterations \
-             {name}` can read such a run"
+            "`{name}` was recorded by several copies of the program, each of which recorded only some functions. Only `trodden-lab \
+             patterns iterations {name}` can read such a run"
         );
     }
     if logs.is_empty() {

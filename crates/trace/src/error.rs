@@ -31,7 +31,7 @@ pub enum CollectError {
         source: io::Error,
     },
     /// There are more sites than one run can watch.
-    #[error("one run can watch at most {max} sites, but {sites} are needed. Use more runs (--runs), or exclude functions (--opaque)")]
+    #[error("one run can watch at most {max} blocks, but {sites} must be watched. Use more runs (--runs), or exclude functions (--opaque)")]
     TooManySites {
         /// The number of sites.
         sites: usize,
@@ -39,7 +39,10 @@ pub enum CollectError {
         max: usize,
     },
     /// A site is not code.
-    #[error("{address:#x} is not code of {}: the plan is for a different build. Create the plan again", path.display())]
+    #[error(
+        "address {address:#x} is not in the code of {}, so the tracing plan was made for a different build. Create the plan again",
+        path.display()
+    )]
     NoCode {
         /// The file address.
         address: u64,

@@ -53,8 +53,9 @@ pub fn try_collector(kind: CollectorKind, program: &Path) -> Result<()> {
     );
     let executable = Executable::read(program)?;
     let place = match kind {
-        CollectorKind::Compiled => sleds::first_sled(&Binary::read(program)?)
-            .context("the program has no witness sled. Build it with `trodden-lab with --witnesses -- build`")?,
+        CollectorKind::Compiled => sleds::first_sled(&Binary::read(program)?).context(
+            "the program has no places for tracing jumps (witness sleds). Build it with `trodden-lab with --witnesses -- build`",
+        )?,
         _ => executable.entry,
     };
     check_hit_is_recorded(kind.collector(), &Executable { code: code_around(place, &executable), ..executable }, place)
@@ -166,6 +167,6 @@ fn check_hit_is_recorded(collector: &dyn Collector, executable: &Executable, pla
     if let (FollowEnding::Detached, None, Ok(process)) = (outcome.followed.ending, outcome.followed.status, begun.try_recv()) {
         wait_child(process as i32)?;
     }
-    ensure!(seen.0 > 0, "collector `{}` recorded nothing in a trial", collector.name());
+    ensure!(seen.0 > 0, "collector `{}` recorded nothing in a trial run", collector.name());
     Ok(())
 }

@@ -58,7 +58,7 @@ impl ProfileInput {
                 collected.problems.iter().for_each(|problem| log::warn!("{problem}"));
                 anyhow::ensure!(
                     !collected.profile.images.is_empty(),
-                    "cannot decode the counts of any program or library in {}",
+                    "cannot decode any counts in {}; the reasons are listed above",
                     file.display()
                 );
                 Ok((RunLabel { number: None, words }, collected.profile))

@@ -82,8 +82,9 @@ impl<'a> UntestedSegments<'a> {
         for depth in 1..=observed.deepest() {
             let (mut known, _) = observed.requested(depth, false);
             for known_as in wanted.known {
-                let tests = ObservedSegments::load_if_any(known_as, depth, folders)
-                    .with_context(|| format!("cannot load known segments from {known_as} (--known)"))?;
+                let tests = ObservedSegments::load_if_any(known_as, depth, folders).with_context(|| {
+                    format!("cannot load the segments (paths across calls) that the tests took from {known_as} (--known)")
+                })?;
                 known.extend(tests.iter().flat_map(|tests| tests.by_name(depth).into_keys()));
             }
             let mut found = observed.of_depth(depth);

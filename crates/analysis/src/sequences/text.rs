@@ -56,7 +56,7 @@ pub fn read(file: &Path, method: CompressionMethod, limits: WindowLimits, table:
             Some(frames) => events.push_simulated(text, frames),
             None => events.parse_line(text),
         };
-        parsed.with_context(|| format!("cannot parse line {number}, `{}`", text.chars().take(80).collect::<String>()))?;
+        parsed.with_context(|| format!("cannot parse line {number} (`{}`)", text.chars().take(80).collect::<String>()))?;
     }
     let convention = events.convention;
     writer.finish(convention)
@@ -114,17 +114,17 @@ impl TextEvents<'_> {
                 self.table.enter_symbol(function)
             }
             ["leave"] => {
-                ensure!(frames.pop().is_some(), "`leave` without an earlier `enter` in the same thread");
+                ensure!(frames.pop().is_some(), "event `leave` has no matching `enter` before it in the same thread");
                 self.table.leave_symbol()
             }
             ["path", function, path, end, ref blocks @ ..] => {
                 let (function, end) = (self.table.intern_function(function), parse_path_end(end)?);
                 match frames.last() {
-                    None => bail!("`path` without an earlier `enter` in the same thread"),
+                    None => bail!("event `path` has no `enter` of its function before it in the same thread"),
                     Some(open) => {
                         ensure!(
                             *open == function,
-                            "the path belongs to a different function than `{}`, which was entered last",
+                            "event `path` names a different function than `{}`, which was entered last",
                             self.table.function_name(*open)
                         )
                     }
@@ -133,7 +133,9 @@ impl TextEvents<'_> {
                 let is_prefix = self.convention == Convention::Prefixes && end == SubpathEnd::Call;
                 self.table.intern_path(&PathEvent { function, end, is_prefix, source: None }, path, named)
             }
-            _ => bail!("expected a line that starts with convention, thread, enter, leave or path, followed by fields separated by tabs"),
+            _ => bail!(
+                "expected a line that starts with the word convention, thread, enter, leave or path, followed by fields separated by tabs"
+            ),
         })
     }
 
@@ -141,8 +143,8 @@ impl TextEvents<'_> {
         let fields: Vec<&str> = line.split(' ').collect();
         let [thread, start, outcomes, end] = fields[..] else {
             bail!(
-                "expected a line from `trodden simulate` (thread, start, outcomes, end). A file of events must start with the line \
-                 `{HEADER}`"
+                "expected a line printed by `trodden simulate` (with the fields thread, start, outcomes and end). A file of events must \
+                 start with the line `{HEADER}`"
             )
         };
         ensure!(outcomes.bytes().all(|b| b == b'0' || b == b'1'), "invalid branch outcomes: expected only the digits 0 and 1");
@@ -183,7 +185,7 @@ fn parse_convention(name: &str) -> Result<Convention> {
         "subpaths" => Convention::Subpaths,
         "whole-paths" => Convention::WholePaths,
         "prefixes" => Convention::Prefixes,
-        _ => bail!("unknown convention: expected subpaths, whole-paths or prefixes"),
+        _ => bail!("unknown path convention: expected subpaths, whole-paths or prefixes"),
     })
 }
 

@@ -321,8 +321,8 @@ impl<'a> PreparedRecording<'a> {
         }
         ensure!(
             self.options.plan.distribution.is_none() && self.options.plan.limit.is_none() && collector.max_sites().is_none(),
-            "cannot merge the runs: no assumption about opaque functions explains them. Pass `--runs 1`, or exclude a function with \
-             `--opaque`"
+            "cannot merge the runs, because they contradict each other under every assumption about opaque functions (functions whose \
+             inside is not traced). Pass `--runs 1`, or make another function opaque with `--opaque`"
         );
         self.fall_back_to_one_run("no assumption about opaque functions explains the runs", collector)
     }

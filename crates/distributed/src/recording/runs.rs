@@ -427,7 +427,7 @@ impl<'a> RepeatedProgram<'a> {
         // The copy of the folder is removed when this is dropped, at the end of the run.
         let _copy;
         let mut parked = self.parked.as_ref().and_then(ParkedSlot::take);
-        ensure!(parked.is_some() || self.parked.is_none(), "the recording was ended before it began");
+        ensure!(parked.is_some() || self.parked.is_none(), "the recording was interrupted before the program started");
         let registered = parked.as_mut().and_then(ParkedProcess::take_registration);
         let (target, outputs) = match (parked, self.options.process) {
             (Some(parked), _) => (RunTarget::Adopt(parked), Vec::new()),

@@ -153,7 +153,7 @@ fn instrument_std_library(context: &DriverContext, compiler: &CrateCompiler, lib
     let key = Identity::from_content(format!("{} {}", Identity::from_content(&bytes), compiler.shared).as_bytes()).to_string();
     let name = library.file_name().unwrap_or_default();
     let copy = compiler.cache.join("std").join(key).join(name);
-    let folder = copy.parent().context("the unit cache has no folder")?;
+    let folder = copy.parent().context("the path of the unit cache has no parent folder")?;
     trodden_profile::temporary::create_folders(folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
     // Several programs may be linked at the same time, and each may need the copy.
     let lock = fs::File::create(folder.join(".lock")).with_context(|| format!("cannot write to {}", folder.display()))?;

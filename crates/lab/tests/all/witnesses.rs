@@ -193,7 +193,11 @@ fn invalid_files_are_rejected_with_a_reason() {
     bad("reconstruct -", figure_1(), "\"profiles\"");
     let profiles = json!({"profiles": [["b3", "b4"]]});
     bad("reconstruct -", with_keys(figure_1(), profiles.clone()), "\"traces\"");
-    bad("reconstruct -", with_keys(with_keys(figure_1(), profiles.clone()), json!({"traces": [["b1"]]})), "is not a witness of profile 0");
+    bad(
+        "reconstruct -",
+        with_keys(with_keys(figure_1(), profiles.clone()), json!({"traces": [["b1"]]})),
+        "profile 0 does not contain this witness",
+    );
     bad(
         "reconstruct -",
         with_keys(with_keys(figure_1(), profiles), json!({"traces": [[], []]})),

@@ -58,7 +58,10 @@ pub fn build_copies(job: &DistributedOptions, context: CopyContext) -> Result<()
         let _ = if is_new { fs::remove_dir_all(folder) } else { remove_contents(folder) };
     }
     let made = made?;
-    log::info!("{made} copies are in {}; `trodden fleet` explains how to collect and merge the reports of their users", folder.display());
+    log::info!(
+        "{made} copies of the program are in {}; `trodden fleet` explains how to collect and merge the reports of their users",
+        folder.display()
+    );
     Ok(())
 }
 
@@ -91,7 +94,10 @@ fn make_plan(job: &DistributedOptions, program: &CopiedProgram) -> Result<Partit
     let basis = match profile {
         Some(_) => add_estimates(units, &measured)?,
         None => {
-            log::info!("the partition uses estimated frequencies. Pass a profile of the program (--weights last) to use measured counts");
+            log::info!(
+                "the paths are divided among the copies by estimated frequencies. To use measured counts, pass a profile of the program \
+                 (--weights last)"
+            );
             measured
         }
     };
@@ -158,7 +164,8 @@ impl LoadedProgram {
             let frame = image.frame(unit, store)?;
             let frame = frame.with_context(|| {
                 format!(
-                    "{}: the map of unit {unit} is neither in the file nor in the unit cache. Set TRODDEN_CACHE to the cache of the build",
+                    "{}: the map (blocks and paths) of compilation unit {unit} is neither in the file nor in the unit cache. Set \
+                     TRODDEN_CACHE to the unit cache of the build",
                     file.display()
                 )
             })?;

@@ -68,7 +68,7 @@ impl<'a> CopyObjects<'a> {
     /// be written, or a signal interrupts the compilation.
     pub fn compile_missing(self, stop: &StopFlag) -> Result<()> {
         log::info!(
-            "compiling {} of {}; the other units are shared between copies or in the cache",
+            "compiling {} of {}; the others are shared between copies of the program or were compiled before",
             self.missing.len(),
             plural(self.requested as u128, "unit", "units")
         );
@@ -100,11 +100,11 @@ impl<'a> CopyObjects<'a> {
             settings.origin = Some(frame.unit);
         }
         let request = settings.request(&folder)?.write(&folder)?;
-        let codegen = codegen_options(&map).with_context(|| format!("cannot compile the unit of {}", map.source))?;
+        let codegen = codegen_options(&map).with_context(|| format!("cannot compile the instrumented code of {}", map.source))?;
         let mut command = self.compiler.command(Path::new(&input), &codegen, Path::new(&output));
         command.current_dir(scratch);
         experiment::pass_request(&mut command, &request);
-        self.compiler.run(command, Path::new(&input)).with_context(|| format!("cannot compile the unit of {}", map.source))?;
+        self.compiler.run(command, Path::new(&input)).with_context(|| format!("cannot compile the instrumented code of {}", map.source))?;
         let made = fs::read(scratch.join(&output))?;
         write_atomically(to, &made)?;
         // Intermediate files are removed at once, because they may be large and numerous.

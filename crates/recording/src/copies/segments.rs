@@ -64,7 +64,7 @@ impl SegmentPartition {
         let counted_by_all = lightest_functions(&functions.iter().map(|f| (f.executions(), f.number)).collect::<Vec<_>>());
         let (small, divided): (Vec<DividedFunction>, Vec<DividedFunction>) =
             functions.into_iter().partition(|f| counted_by_all.contains(&f.number));
-        ensure!(options.max_probes.is_none(), "--max-probes applies only to copies that share paths. Omit --max-probes or --divide");
+        ensure!(options.max_probes.is_none(), "--max-probes cannot be combined with this value of --divide. Omit --max-probes or --divide");
         let choices = PartitionOptions { profitable: options.profitable, ..PartitionOptions::new(options.copies, options.hits) };
         let all: Vec<Procedure> = divided.iter().map(|f| f.procedure.clone()).collect();
         let plan = trodden_partition::plan(&all, options.strategy, &choices);
@@ -93,7 +93,8 @@ impl SegmentPartition {
         let all = functions.clone().fold(0u64, |sum, function| sum.saturating_add(function.executions()));
         let divided = self.divided_functions().count() as u128;
         log::info!(
-            "{} of segments of {} divided among {} copies; the largest share is {largest}; {} divided",
+            "{} of segments (paths across calls) of {} will be counted by {} copies; the largest share is {largest}, and {} divided \
+             between copies",
             plural(all.into(), "execution", "executions"),
             plural(functions.count() as u128, "function", "functions"),
             self.copies.len(),
@@ -212,8 +213,8 @@ impl Partition for SegmentPartition {
         let (images, differences) = merge(profiles, &self.function_names(self.counted_by_all.iter().copied()), &divided);
         ensure!(
             images.iter().any(counts_segments),
-            "no segment was counted, because the program executed no function of the set. Run it with the same input as the run that \
-             the set was taken from"
+            "no segment (path across calls) was counted, because the program executed none of the functions that were to be counted. Run \
+             it with the same input as the run that named these functions"
         );
         Ok((images, differences))
     }

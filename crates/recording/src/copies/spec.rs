@@ -69,7 +69,7 @@ impl CopyJobSpec {
 
     pub fn read(folder: &Path) -> Result<CopyJobSpec> {
         let path = folder.join("job.json");
-        let bytes = fs::read(&path).with_context(|| format!("{} is not a folder of copies", folder.display()))?;
+        let bytes = fs::read(&path).with_context(|| format!("{} is not a folder of copies of a program", folder.display()))?;
         let spec: CopyJobSpec = serde_json::from_slice(&bytes).with_context(|| format!("{} is corrupt", path.display()))?;
         ensure!(
             spec.schema_version == SCHEMA_VERSION,

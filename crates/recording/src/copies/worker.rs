@@ -32,7 +32,7 @@ const FIRST_RUN_BURSTS: BurstSchedule = BurstSchedule { burst: Duration::from_mi
 /// the program fails, this is not an error but part of the result.
 pub fn run_worker(folder: &Path, copy: usize, result: &Path, context: &RecordingContext) -> Result<()> {
     let spec = CopyJobSpec::read(folder)?;
-    let program = spec.programs.get(copy).with_context(|| format!("the job has no copy {copy}"))?.to_path();
+    let program = spec.programs.get(copy).with_context(|| format!("the job has no copy of the program with number {copy}"))?.to_path();
     let run_folders = RunFolders::new(folder, &spec, copy)?;
     let fixed_addresses = fix_addresses(spec.random_addresses != Some(copy));
     let (mut command, out, err) = build_command(&spec, &program, &run_folders)?;
@@ -76,7 +76,7 @@ fn keep_streams(run_folders: &RunFolders, folder: &Path, copy: usize) -> Result<
     for log in &logs {
         ensure!(
             write_raw_counts(log)? == 0,
-            "copy {copy} lost events, so its counts would be wrong. Record again with fewer copies at a time (--jobs)"
+            "copy {copy} of the program lost events, so its counts would be wrong. Record again with fewer copies at a time (--jobs)"
         );
     }
     let kept = copy_file(folder, "logs", copy);

@@ -158,7 +158,8 @@ fn store_logs(what: &RecordedCommand, run: Run, folder: &Path, drained: &DrainTo
     }
     if logs.is_empty() {
         log::warn!(
-            "recorded counts but no sequences, because no program that ran was built with --stream (`trodden build --stream -- ...`)"
+            "recorded counts but not the order of paths, because no program that ran was built with --stream (`trodden build --stream -- \
+             ...`)"
         );
         return Ok(delivered.problems == 0 && lossy == 0);
     }
@@ -226,7 +227,7 @@ pub fn import_leftover_streams(given: &[PathBuf], destination: &ProfileDestinati
         (None, output) => streams_folder_of(&output.clone().unwrap_or_default()),
     };
     move_logs(&files_with_extension(folder.path(), LOG_EXTENSION)?, &target)?;
-    ensure!(lossy == 0, "the streams of {} are incomplete, because events were lost", plural(lossy.into(), "thread", "threads"));
+    ensure!(lossy == 0, "the recorded streams of {} are incomplete, because events were lost", plural(lossy.into(), "thread", "threads"));
     delivered.check()
 }
 

@@ -231,7 +231,7 @@ impl EmulatedProgram<'_> {
         }
         opened.end()?;
         let instructions = opened.source.notes().instructions;
-        ensure!(instructions > 0, "{QEMU} ran `{name}`, but the plugin {} recorded no instruction", plugin.display());
+        ensure!(instructions > 0, "{QEMU} ran `{name}`, but the QEMU plugin {} recorded no instructions", plugin.display());
         Ok(instructions)
     }
 }

@@ -106,7 +106,8 @@ pub fn run(json: bool) -> Result<ExitCode> {
 fn check_protection_keys() -> Result<String> {
     anyhow::ensure!(
         trodden_trace::has_protection_keys(),
-        "no memory protection keys, so traced programs that read their own code see the jumps and breakpoints that tracing writes"
+        "the processor or kernel has no memory protection keys, so traced programs that read their own code see the jumps and breakpoints \
+         that tracing writes"
     );
     Ok("available".to_owned())
 }

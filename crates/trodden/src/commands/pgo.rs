@@ -90,7 +90,10 @@ fn report_transformations(output: &Path, transformed: &[TransformedFunction]) {
         } else {
             "; no path was copied, since no copy would save enough"
         };
-        note(format_args!("{} got branch weights from path counts{copied}", plural(transformed.len() as u128, "function", "functions")));
+        note(format_args!(
+            "the branch weights of {} come from path counts{copied}",
+            plural(transformed.len() as u128, "function", "functions")
+        ));
     }
     note(format_args!("the optimised program is {}", output.display()));
 }

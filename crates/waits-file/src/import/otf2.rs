@@ -109,7 +109,7 @@ fn run_otf2_print<T>(path: &Path, options: &[&str], parse: impl FnOnce(BufReader
         let _ = errors.as_mut().map(|errors| errors.read_to_end(&mut stderr));
         stderr
     });
-    let taken = text.context("otf2-print has no output").and_then(|text| parse(BufReader::new(text)));
+    let taken = text.context("otf2-print printed nothing").and_then(|text| parse(BufReader::new(text)));
     let status = child.wait()?;
     let stderr = stderr.join().unwrap_or_default();
     let stderr = String::from_utf8_lossy(&stderr);
@@ -250,7 +250,7 @@ impl Otf2Reader<'_> {
                 thread.regions.push(OpenRegion { name, enter_ns: time_ns, calls: Vec::new(), is_mpi });
             }
             "LEAVE" => {
-                let Some(region) = thread.regions.pop() else { bail!("the location leaves a region without entering one") };
+                let Some(region) = thread.regions.pop() else { bail!("the location (thread) leaves a region that it has not entered") };
                 if region.is_mpi {
                     self.add_call(thread, location, time_ns, region)?;
                 } else {
@@ -302,7 +302,7 @@ impl Otf2Reader<'_> {
                 find_attribute(attributes, "Request")
                     .and_then(|r| r.parse().ok())
                     .map(RequestId)
-                    .ok_or_else(|| anyhow!("{kind} has no request"))
+                    .ok_or_else(|| anyhow!("event {kind} has no attribute `Request`"))
             };
             match kind.as_str() {
                 "MPI_SEND" => sent = self.parse_message(location, attributes, "Receiver", is_synchronous),

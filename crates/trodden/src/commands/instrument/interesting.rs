@@ -56,7 +56,7 @@ fn paths_of_set(set: &str, maps: &[&UnitMap]) -> Result<KnownPaths> {
         "touch" => Ok(choice::paths_touching(maps, &parse_places(rest)?)?),
         "through" => Ok(choice::paths_through_all(maps, &parse_places(rest)?)?),
         "paths" => {
-            let text = fs::read_to_string(rest).with_context(|| format!("cannot read the file of paths {rest}"))?;
+            let text = fs::read_to_string(rest).with_context(|| format!("cannot read the list of paths in {rest}"))?;
             Ok(choice::paths_matching(maps, &choice::parse_sequences(&text)?, named)?)
         }
         "diff" => {
