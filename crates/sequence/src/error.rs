@@ -13,8 +13,8 @@ pub enum SequenceError {
     },
     /// The bytes end within a window.
     #[error(
-        "a window (a part of the recording) is incomplete, because the data ends too early: {needed} bytes are needed, but {available} are \
-         left. The windows before it can be read"
+        "a window (a part of the recording) is truncated: it needs {needed} bytes, but only {available} are left. The windows before it \
+         can be read"
     )]
     Truncated {
         /// Minimum size of the window, in bytes.
