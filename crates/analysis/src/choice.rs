@@ -56,8 +56,8 @@ pub enum ChoiceError {
     TwoNumberings(#[from] ConflictingNumberings),
     /// The function has too many paths.
     #[error(
-        "function `{function}` has too many paths ({paths}) to test each (limit: {MAX_TESTED_PATHS}). Build the program with \
-         `trodden-lab with --max-paths {MAX_TESTED_PATHS} -- build`"
+        "function `{function}` has {paths} paths, but at most {MAX_TESTED_PATHS} can be tested. Build the program with `trodden-lab with \
+         --max-paths {MAX_TESTED_PATHS} -- build`"
     )]
     TooManyPaths {
         /// The function.

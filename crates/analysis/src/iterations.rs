@@ -55,8 +55,8 @@ fn add_stream_log(set: &mut IterationSet, log: &StreamLog, maps: &StreamMaps) ->
         for function in &unit.map.functions {
             if set.add_function(&unit.map, function).is_none() && !function.cuts.is_empty() {
                 log::warn!(
-                    "skipping paths over iterations of function `{}` in {}: two programs of the run contain this function with \
-                     different paths. Build all programs with the same options",
+                    "skipping the paths of function `{}` in {} that span several iterations, because two programs of the run contain \
+                     different versions of the function. Build all programs with the same options",
                     function.name,
                     log.path().display()
                 );
@@ -76,7 +76,8 @@ fn add_stream_log(set: &mut IterationSet, log: &StreamLog, maps: &StreamMaps) ->
             let function = &unit.map.functions[place.function];
             let to_path = events.entry(place).or_insert_with(|| EventPaths::new(function, function.event_words()?).ok());
             let Some(known) = set.add_function(&unit.map, function) else { continue };
-            let (dag, numbering) = known.numbered_paths().with_context(|| format!("the map of `{}` is corrupt", function.name))?;
+            let (dag, numbering) =
+                known.numbered_paths().with_context(|| format!("the map (blocks and paths) of `{}` is corrupt", function.name))?;
             for (events, count) in counts {
                 let path = |event: &u64| to_path.as_ref().map_or(Some(*event), |to_path| to_path.path(*event));
                 let Some(path) = events.iter().map(path).collect::<Option<Vec<u64>>>() else { continue };

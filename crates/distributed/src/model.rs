@@ -101,7 +101,10 @@ pub fn build_model(
     observed: Option<&ObservedCalls>,
 ) -> Result<WitnessModel> {
     for name in excluded {
-        graphs.functions_named(name).next().with_context(|| format!("cannot exclude function `{name}`, which does not exist"))?;
+        graphs
+            .functions_named(name)
+            .next()
+            .with_context(|| format!("cannot exclude function `{name}`, because the program has no such function"))?;
     }
     let closed = opaque_functions(graphs, excluded, observed.is_some());
     let known: Vec<usize> = (0..graphs.functions.len()).filter(|f| !closed.contains_key(f)).collect();

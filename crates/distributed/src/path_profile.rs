@@ -156,7 +156,7 @@ fn number_functions(trace: &TraceFile, seen: &TraceFlow) -> Result<Vec<NumberedG
     for (function, mut blocks) in blocks {
         let entry = about.functions[function.0 as usize].address;
         let at = blocks.iter().position(|b| trace.block(*b).address == entry);
-        let at = at.with_context(|| format!("the trace has no block at the entry of function {}", trace.name(function)))?;
+        let at = at.with_context(|| format!("the trace has no basic block at the entry of function {}", trace.name(function)))?;
         blocks[..=at].rotate_right(1);
         let first_counter = counters.entry(split_address(entry).0).or_default();
         let one = number_function(trace, seen, function, &blocks, *first_counter)?;

@@ -54,7 +54,7 @@ impl TraceLocation {
     pub fn parse(text: &str, trace: &TraceFile) -> Result<Self> {
         let (name, nth) = match text.trim().rsplit_once(' ') {
             Some((name, number)) if number.bytes().all(|b| b.is_ascii_digit()) => {
-                let nth: u64 = number.parse().with_context(|| format!("the number `{number}` is too large"))?;
+                let nth: u64 = number.parse().with_context(|| format!("the number of the execution, `{number}`, is too large"))?;
                 ensure!(nth > 0, "invalid place `{text}`: the number of an execution must be at least 1");
                 (name.trim(), Some(nth))
             }
@@ -139,7 +139,7 @@ pub fn ignored_functions(trace: &TraceFile, names: &[String]) -> Result<HashSet<
         if named.is_empty() {
             named = functions_of_file(trace, name);
         }
-        ensure!(!named.is_empty(), "{} has no function or source file `{name}` to ignore", trace.description().image);
+        ensure!(!named.is_empty(), "{} has no function or source file `{name}` that could be ignored", trace.description().image);
         left_out.extend(named);
     }
     Ok(left_out)

@@ -171,8 +171,8 @@ fn link_for_preload(context: &DriverContext, library: &Path) -> Result<PathBuf> 
     let own = folder.join(format!("{}.so", Identity::from_content(library.as_os_str().as_encoded_bytes())));
     if has_separator(&own) {
         bail!(
-            "cannot preload {} or {}, because their paths contain blanks or colons. Set {CACHE_VARIABLE} to a folder whose path has \
-             neither",
+            "cannot preload trodden's libraries {} or {}, because their paths contain blanks or colons. Set {CACHE_VARIABLE} to a folder \
+             whose path has neither",
             library.display(),
             own.display()
         );

@@ -171,8 +171,8 @@ fn log_summary(context: &DriverContext, events: &[DriverEvent], has_succeeded: b
                 ),
             }
         }
-        (0, 0) => log::warn!("the build produced neither an instrumented object nor an instrumented program"),
-        (0, objects) => log::info!("{} instrumented; no program was linked", plural(objects as u128, "object", "objects")),
+        (0, 0) => log::warn!("the build produced no instrumented object file and no instrumented program"),
+        (0, objects) => log::info!("{} instrumented, but no program was linked", plural(objects as u128, "object", "objects")),
         (count, _) => {
             let units = plural(found.units.len() as u128, "unit", "units");
             log::info!("{units} instrumented in {}: {}", plural(count as u128, "image", "images"), list_names(&images, MAX_LISTED_FILES));

@@ -51,7 +51,7 @@ pub fn append_event(context: &DriverContext, event: &DriverEvent) {
     text.push('\n');
     let written = OpenOptions::new().append(true).create(true).open(path).and_then(|mut f| f.write_all(text.as_bytes()));
     if let Err(error) = written {
-        log::warn!("cannot write the log {}: {error}", Path::new(path).display());
+        log::warn!("cannot write to the log of the build, {}: {error}", Path::new(path).display());
     }
 }
 

@@ -377,7 +377,7 @@ fn assembly_sources(job: &LinkJob, recipes: &RecipeStore) -> Result<Vec<SourceIn
 fn compile_object(job: &LinkJob, recipes: &RecipeStore, at: usize) -> Result<String> {
     let source = &job.line.arguments[at];
     if source == "-" {
-        bail!("a source that clang read from standard input was compiled without instrumentation. Compile it from a file");
+        bail!("source code that clang read from standard input was compiled without instrumentation. Compile it from a file");
     }
     let folder = job.context.folder("trodden-object-")?;
     let object = folder.path().join("object.o");

@@ -119,8 +119,8 @@ fn describe_unit(
     experiment::pass_request(&mut command, &request.write(&InputFolder::new(folder))?);
     compiler.run(command, Path::new(&input))?;
     let mut properties = UnitProperties::from_bytes(&fs::read(folder.join(&result)).context(
-        "the plugin wrote no block properties, so it may belong to a different version of trodden. Install the plugin and trodden in \
-         the same version",
+        "trodden's compiler plugin wrote no properties of basic blocks, so it may belong to a different version of trodden. Install the \
+         plugin and trodden in the same version",
     )?)?;
     if properties.files != map.files || properties.scopes != map.scopes {
         properties.clear_positions();

@@ -68,7 +68,7 @@ pub fn create(
     let request = experiment::write_request(context, request)?;
     let inputs = LinkInputs::from_program(context, program)?;
     let sandbox = LinkSandbox::new(context, &inputs.recipe)?;
-    log::info!("compiling {} from bitcode", plural(inputs.frames.len() as u128, "unit", "units"));
+    log::info!("compiling {} from its LLVM bitcode", plural(inputs.frames.len() as u128, "unit", "units"));
     let compiler = DriverCompiler::with(context, &inputs.llvm, request.clone().into())?;
     let rebuilder = Rebuilder::compile(context, &compiler, &inputs.frames, &sandbox.folder.path().join("units"))?;
     inputs.link(&sandbox, rebuilder, output, &request, defaults, None)
@@ -222,7 +222,7 @@ impl Defaults {
         let (source, object) = (folder.join("defaults.s"), folder.join(DEFAULTS_OBJECT));
         fs::write(&source, assembly)?;
         let status = Command::new(llvm.clang()).arg("-c").arg(&source).arg("-o").arg(&object).status()?;
-        ensure!(status.success(), "the assembler failed on {}", source.display());
+        ensure!(status.success(), "clang cannot assemble {}", source.display());
         Ok(Some(object))
     }
 }

@@ -49,7 +49,7 @@ pub type NodeSet = DenseSet<Node>;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GraphError {
     /// An edge, the entry or the exit names a node that does not exist.
-    #[error("{what} names node {node}, but there are {nodes} nodes (numbered from 0)")]
+    #[error("{what} names node {node}, which does not exist: there are {nodes} nodes, numbered from 0")]
     NoSuchNode {
         /// The entry, the exit or an edge, with its number.
         what: String,

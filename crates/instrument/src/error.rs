@@ -13,14 +13,14 @@ pub enum InstrumentError {
     Placeholders(#[from] PlaceholderError),
     #[error("cannot determine the folder of the unit cache. Set {CACHE_VARIABLE} (or HOME) to a writable folder")]
     NoCacheFolder,
-    #[error("cannot write the unit cache {folder}: {source}. Set {CACHE_VARIABLE} to a writable folder")]
+    #[error("cannot write to the unit cache (folder {folder}): {source}. Set {CACHE_VARIABLE} to a writable folder")]
     CacheWrite { folder: PathBuf, source: std::io::Error },
     #[error("cannot write the properties of basic blocks to {file}: {source}. Set TMPDIR to a writable folder")]
     PropertiesWrite { file: PathBuf, source: std::io::Error },
     #[error("cannot process the compilation units in {file}: {what}. Set TMPDIR to a writable folder with free space")]
     Tasks { file: PathBuf, what: String },
     #[error(
-        "function `{0}` has too many partial paths (paths up to a call) for a stream. Build with a smaller max-paths=N in \
+        "function `{0}` has too many paths that end at a call to record them in a stream. Build with a smaller max-paths=N in \
          TRODDEN_INSTRUMENT"
     )]
     TooManyEvents(String),
@@ -53,7 +53,7 @@ pub enum InstrumentError {
         /// LLVM's message.
         what: String,
     },
-    #[error("cannot read the source module that clang embedded. Compile without -fembed-bitcode")]
+    #[error("cannot read the LLVM module that clang embedded in the object file. Compile without -fembed-bitcode")]
     UnreadableEmbeddedModule,
     #[error("function `{0}` is invalid after instrumentation, which is a bug in trodden. Please report the bug with the source file")]
     InvalidFunction(String),

@@ -36,7 +36,7 @@ impl Delivered {
     pub fn check(self) -> Result<()> {
         ensure!(
             self.problems == 0,
-            "the profile is incomplete, because of {} listed above",
+            "the profile is incomplete because of {}, listed above",
             plural(self.problems as u128, "problem", "problems")
         );
         Ok(())

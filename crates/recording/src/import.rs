@@ -23,7 +23,7 @@ pub fn store_import(imported: BranchImport, name: &Path, destination: &ProfileDe
         .as_ref()
         .and_then(|s| s.branches())
         .cloned()
-        .context("the imported profile does not describe how it was sampled")?;
+        .context("the imported profile does not say how it was sampled")?;
     anyhow::ensure!(sampling.records > 0, "{} has no branches. {}", name.display(), no_path_advice(sampling.samples));
     log_summary(&imported, &sampling);
     anyhow::ensure!(sampling.whole_paths > 0, "cannot count paths: no path was recorded from its beginning to its end");
@@ -50,14 +50,14 @@ fn log_summary(imported: &BranchImport, sampling: &BranchSampling) {
     }
     if losses.inconsistent > 0 {
         log::warn!(
-            "{} cannot be matched to paths of their functions, in {}. Check that --program names the program that ran",
+            "cannot assign {} to paths, in {}. Check that --program names the program that ran",
             words::plural(losses.inconsistent.into(), "sequence of blocks", "sequences of blocks"),
             list_functions(&imported.uncertain)
         );
     }
     if losses.broken + losses.gaps > 0 {
         log::warn!(
-            "{} and {}. Paths in progress at these points are incomplete",
+            "the recorded branches have gaps: {}; {}. The paths in progress at these points are incomplete",
             words::plural(losses.broken.into(), "branch does not continue the previous one", "branches do not continue the previous one"),
             words::plural(losses.gaps.into(), "point where perf lost data", "points where perf lost data")
         );

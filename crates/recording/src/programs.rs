@@ -192,8 +192,8 @@ impl ProgramRecorder {
         let files = raw_files(folder)?;
         if files.iter().any(|f| matches!(SamplingSwitch::open(f), Ok(Some(_)))) {
             bail!(
-                "with --suite, a program built with --sample counts nothing unless bursts are requested. Pass --burst or --every, or \
-                 omit --suite"
+                "with --suite, a program built with --sample counts only during bursts, but none are requested. Pass --burst or --every, \
+                 or omit --suite"
             );
         }
         let collected = collect(files, Run { suite: Some(self.suite.clone()), ..run }, self.units.as_ref());
@@ -201,7 +201,7 @@ impl ProgramRecorder {
         let (has_losses, all_marked) = (losses.clone().next().is_some(), losses.all(CollectProblem::is_recorded_in_profile));
         collected.problems.iter().for_each(|p| self.report_once(&p.to_string()));
         if !all_marked {
-            bail!("cannot decode the counts of a run");
+            bail!("cannot decode all counts of a run");
         }
         self.runs_with_losses += u64::from(has_losses);
         // A process that is killed while it starts leaves a file without images.
@@ -258,7 +258,7 @@ impl ProgramRecorder {
         anyhow::ensure!(self.failures == 0, "{} could not be stored", plural(self.failures as u128, "run", "runs"));
         anyhow::ensure!(
             self.runs_with_losses == 0,
-            "{} lost counts; the stored profiles are marked as incomplete",
+            "{} lost counts, so the stored profiles are marked as incomplete",
             plural(u128::from(self.runs_with_losses), "run", "runs")
         );
         Ok(())

@@ -106,7 +106,7 @@ fn report_delivery(delivery: Result<Delivered>, folder: RunFolder) -> bool {
         }
     };
     if delivered.all_marked {
-        log::warn!("the profile of this run lacks counts, and is marked as incomplete");
+        log::warn!("the profile of this run lacks counts, so it is marked as incomplete");
     } else {
         let kept = folder.keep();
         log::warn!(
@@ -130,7 +130,7 @@ fn has_counts(folder: &Path) -> bool {
 pub fn record_trial(program: &Path, folder: &Path, context: &RecordingContext) -> Result<Profile> {
     let bursts = BurstSchedule { burst: Duration::from_millis(1), period: Duration::from_millis(10) };
     let counted = run_counted(&[program.into()], folder, "%m.raw", bursts, context)?;
-    anyhow::ensure!(counted.status.success(), "the program failed with {}", counted.status);
+    anyhow::ensure!(counted.status.success(), "the program that was run failed with {}", counted.status);
     let collected = counted.collect(folder, context)?;
     match collected.problems.first() {
         Some(problem) => Err(anyhow::anyhow!("{problem}")),
@@ -237,9 +237,8 @@ fn warn_of_running_processes(arguments: &[OsString], folder: &Path) {
         is_used()
     } {
         log::warn!(
-            "`{}` has ended, but a process that it started is still running. The profile will lack what this process counts from now \
-             on. To include these counts, record a command that waits for the process, or set TRODDEN_OUTPUT and run `trodden import` \
-             at the end",
+            "`{}` has ended, but a process that it started is still running, and its further counts will be missing from the profile. To \
+             include them, record a command that waits for the process, or set TRODDEN_OUTPUT and run `trodden import` at the end",
             arguments[0].display()
         );
     }
@@ -274,7 +273,7 @@ pub fn collect_files(given: &[PathBuf], destination: &ProfileDestination, contex
             false => files.push(path.clone()),
         }
     }
-    anyhow::ensure!(!files.is_empty(), "the given folders have no raw files (*.raw)");
+    anyhow::ensure!(!files.is_empty(), "the given folders contain no files of raw counts (*.raw)");
     let run = Run { suite: destination.suite.clone(), ..new_run() };
     let collected = collect(files, run, context.units.as_ref());
     let has_bursts = |unit: &UnitProfile| {

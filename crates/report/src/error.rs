@@ -14,7 +14,7 @@ pub enum ReportError {
         inlined_into: Vec<(String, String)>,
     },
     /// No block has code at a position in a path expression.
-    #[error("no block of these functions contains code of {place}; {}", position_hint(.place))]
+    #[error("none of the functions' basic blocks contains code of {place}; {}", position_hint(.place))]
     NoSuchPlace {
         /// The position as shown to the user.
         place: String,

@@ -140,7 +140,10 @@ impl InputKind {
                 path.display()
             ),
             Ok(found) if found.is_dir() => {
-                anyhow!("folder {} contains nothing that trodden reads: no raw files, path streams or recording of waits", path.display())
+                anyhow!(
+                    "folder {} contains nothing that trodden reads: no raw counts (*.raw), path streams or recording of waits",
+                    path.display()
+                )
             }
             Ok(found) if found.len() == 0 => anyhow!("{}: the file is empty", path.display()),
             Ok(_) => anyhow!(

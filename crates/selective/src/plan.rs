@@ -50,7 +50,7 @@ fn plan_without_interesting_paths(
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum InterestingPlanError {
     /// All edges are excluded.
-    #[error("none of its paths reaches the exit")]
+    #[error("none of its paths reaches the function's exit")]
     Nothing,
     /// The scheme failed.
     #[error(transparent)]

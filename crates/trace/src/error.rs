@@ -21,8 +21,8 @@ pub enum CollectError {
     Start(TraceError),
     /// The process cannot be attached to.
     #[error(
-        "cannot trace process {process}: {source}. The process must be yours, and have no debugger attached; if Yama forbids tracing, \
-         run as root"
+        "cannot trace process {process}: {source}. The process must be yours and have no debugger attached; if the Yama security module \
+         forbids tracing, run as root"
     )]
     Attach {
         /// The process.
@@ -75,7 +75,7 @@ pub enum CollectError {
     /// The traced program filters its system calls (seccomp).
     #[error(
         "the program filters its system calls (seccomp), so a system call that tracing adds could kill the program. With several runs, \
-         pass `--no-repeat time`, and name no library that is loaded later"
+         pass `--no-repeat time`, and trace no library that is loaded later"
     )]
     Filtered,
     /// Tracing the process is impossible or would harm it.

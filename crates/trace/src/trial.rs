@@ -48,7 +48,7 @@ pub fn try_collector(kind: CollectorKind, program: &Path) -> Result<()> {
     }
     ensure!(
         program.exists(),
-        "the file of this program ({}) was replaced while the program was running. Start the program again",
+        "the traced program's file ({}) was replaced while the program was running. Start the program again",
         program.display()
     );
     let executable = Executable::read(program)?;

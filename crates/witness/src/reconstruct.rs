@@ -62,7 +62,7 @@ pub enum ReconstructionOutcome {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReconstructError {
     /// The numbers of traces and profiles differ.
-    #[error("expected one partial trace for each of the {profiles} profiles, found {traces}")]
+    #[error("each of the {profiles} profiles needs one partial trace, but {traces} were given")]
     Traces {
         /// Number of traces.
         traces: usize,

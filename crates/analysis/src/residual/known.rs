@@ -94,7 +94,7 @@ pub fn warn_if_tests_differ(known: &KnownPaths, maps: &[&UnitMap], consequence: 
         let functions = plural(changed.len() as u128, "function has", "functions have");
         log::warn!("{functions} changed since the tests were recorded ({names}{more}), so {consequence}. Record the tests again");
     } else if !same {
-        log::warn!("the tests executed none of the program's functions, so {consequence}. Record the tests with this program");
+        log::warn!("the tests executed no function of this program, so {consequence}. Record the tests with this program");
     }
 }
 
@@ -136,7 +136,7 @@ pub fn build_known_file(program: &Path, known: &KnownPaths, folders: &Folders) -
     let mut file = vec![0; KnownHeader::BYTES];
     KnownHeader { file_header, image: image.identity.0, counters, checksum: checksum(&bits) }
         .write(&mut file)
-        .context("cannot write the header of the file for TRODDEN_KNOWN")?;
+        .context("cannot write the header of the file that TRODDEN_KNOWN names")?;
     file.extend(bits);
     Ok(file)
 }

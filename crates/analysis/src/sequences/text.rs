@@ -45,7 +45,7 @@ pub fn read(file: &Path, method: CompressionMethod, limits: WindowLimits, table:
     let mut simulated: Option<HashMap<String, OpenFrames>> = None;
     for number in 1_u64.. {
         line.clear();
-        if lines.read_line(&mut line).with_context(|| format!("cannot read line {number}"))? == 0 {
+        if lines.read_line(&mut line).with_context(|| format!("cannot read line {number} of the events"))? == 0 {
             break;
         }
         let text = line.trim_end_matches(['\n', '\r']);
@@ -147,7 +147,10 @@ impl TextEvents<'_> {
                  start with the line `{HEADER}`"
             )
         };
-        ensure!(outcomes.bytes().all(|b| b == b'0' || b == b'1'), "invalid branch outcomes: expected only the digits 0 and 1");
+        ensure!(
+            outcomes.bytes().all(|b| b == b'0' || b == b'1'),
+            "invalid branch outcomes: expected only the digits 0 (not taken) and 1 (taken)"
+        );
         let number = self.writer.thread(thread)?;
         if !frames.contains_key(thread) {
             frames.insert(thread.to_owned(), OpenFrames::default());
@@ -164,7 +167,7 @@ impl TextEvents<'_> {
             "call" => (SubpathEnd::Call, false),
             "return" => (SubpathEnd::Return, true),
             end if SIMULATED_ENDS.contains(&end) => (SubpathEnd::BackEdge, false),
-            _ => bail!("unknown path end `{end}`: expected one of call, return, {}", SIMULATED_ENDS.join(", ")),
+            _ => bail!("unknown path end `{end}`: a path ends with one of call, return, {}", SIMULATED_ENDS.join(", ")),
         };
         let symbol =
             self.table
@@ -194,6 +197,6 @@ fn parse_path_end(name: &str) -> Result<SubpathEnd> {
         "call" => SubpathEnd::Call,
         "loop" => SubpathEnd::BackEdge,
         "return" => SubpathEnd::Return,
-        _ => bail!("unknown path end: expected call, loop or return"),
+        _ => bail!("unknown path end: a path ends with call, loop or return"),
     })
 }

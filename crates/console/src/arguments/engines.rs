@@ -62,7 +62,7 @@ impl EngineChoice {
         Ok(match self {
             EngineChoice::Local => Engine::Local(Local { parallel, memory, retries }),
             EngineChoice::Slurm(options) => {
-                shared.context("--engine slurm needs a folder that all machines of the cluster share. Add --work FOLDER")?;
+                shared.context("--engine slurm needs a working folder that all machines of the cluster share. Add --work FOLDER")?;
                 let found = find_in_search_path("sbatch".as_ref(), env::var_os("PATH").as_deref(), Path::is_file);
                 ensure!(
                     found.is_some(),

@@ -163,7 +163,7 @@ impl<'a> PreparedRecording<'a> {
         if is_single {
             reject_multi_run_options(options, host)?;
         }
-        ensure!(is_single || options.family.is_none(), "--follow works in a single run only. Omit --follow or --runs");
+        ensure!(is_single || options.family.is_none(), "--follow works only with a single run of the program. Omit --follow or --runs");
         check_files(options)?;
         let temporary = create_folder_in(&host.temporary, "trodden-trace-")?;
         let folder = options.keep.clone().unwrap_or_else(|| temporary.path().to_owned());

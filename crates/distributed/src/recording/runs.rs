@@ -243,7 +243,7 @@ impl<'a> RepeatedProgram<'a> {
     ) -> Result<Self> {
         let input = match input {
             Some(path) => {
-                RunInput::File { file: File::open(path).context("cannot open the standard input that is stored for the runs")?, at: 0 }
+                RunInput::File { file: File::open(path).context("cannot open the standard input that was stored for all runs")?, at: 0 }
             }
             None => RunInput::Null,
         };
@@ -338,7 +338,7 @@ impl<'a> RepeatedProgram<'a> {
         std::thread::scope(|scope| (0..jobs).for_each(|worker| drop(scope.spawn(move || work(worker)))));
         let mut results = results.into_inner().expect("no run panics");
         results.sort_by_key(|r| r.0);
-        results.into_iter().map(|(number, result)| result.with_context(|| format!("run {}", number + 1))).collect()
+        results.into_iter().map(|(number, result)| result.with_context(|| format!("run {} cannot be used", number + 1))).collect()
     }
 
     /// Performs a single run that watches all sites and records the targets of `jumps`.
@@ -581,9 +581,9 @@ fn shared_input(temporary: &Path) -> Result<RunInput> {
         return Ok(RunInput::Null);
     }
     if own.is_terminal() {
-        log::info!("all runs get the same input: type it now, and end it with Ctrl-D");
+        log::info!("every run of the program gets the same standard input: type it now, and end it with Ctrl-D");
     }
-    let file = trodden_trace::block_file::spool(&mut own.lock(), temporary).context("cannot store standard input for the runs")?;
+    let file = trodden_trace::block_file::spool(&mut own.lock(), temporary).context("cannot store the standard input for all runs")?;
     Ok(RunInput::File { file, at: 0 })
 }
 

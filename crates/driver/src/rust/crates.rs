@@ -37,7 +37,8 @@ pub fn instrument_archives(context: &DriverContext, job: &CrateJob) -> Result<()
     }
     let compiler = CrateCompiler::new(context, job.codegen.arguments())?;
     archives.iter().try_for_each(|archive| {
-        instrument_archive(context, job, &compiler, archive).with_context(|| format!("cannot instrument {}", archive.display()))
+        instrument_archive(context, job, &compiler, archive)
+            .with_context(|| format!("cannot instrument the Rust library {}", archive.display()))
     })
 }
 
@@ -117,7 +118,7 @@ pub fn replace_objects(context: &DriverContext, arguments: &mut Vec<OsString>) -
         }
     }
     if !objects.iter().any(|object| object.is_counted) {
-        bail!("rustc wrote no bitcode for the objects that it links: trodden does not support this version of rustc");
+        bail!("rustc wrote no LLVM bitcode for the objects that it links: trodden does not support this version of rustc");
     }
     for (at, compiled) in places.into_iter().zip(compile(context, &compiler, &objects)?) {
         arguments[at] = compiled.into();
@@ -161,7 +162,7 @@ fn instrument_std_library(context: &DriverContext, compiler: &CrateCompiler, lib
     if copy.is_file() {
         return Ok(copy);
     }
-    log::info!("instrumenting {}, once for all programs", name.display());
+    log::info!("instrumenting {}, which is done once for all programs", name.display());
     let mut objects = Vec::new();
     for member in ArchiveFile::parse(&*bytes)?.members() {
         let member = member?;
@@ -172,7 +173,7 @@ fn instrument_std_library(context: &DriverContext, compiler: &CrateCompiler, lib
         }
     }
     if objects.is_empty() {
-        bail!("{} contains no bitcode, so it cannot be instrumented. Omit --std", library.display());
+        bail!("{} contains no LLVM bitcode, so it cannot be instrumented. Omit --std", library.display());
     }
     let instrumented = replace_members(context, compiler, &bytes, &objects, Vec::new())?;
     atomic_file::write_unsynced(&copy, TEMPORARY_PREFIX, &instrumented).with_context(|| format!("cannot write {}", copy.display()))?;

@@ -93,7 +93,7 @@ pub enum Inexact {
     Partial { scheme: String, functions: u64, executions: u64 },
     /// Number of functions that count segments, which are paths across calls, instead of their own paths.
     #[error(
-        "the paths of {} are missing here, because they were counted as parts of segments across calls. To show the segments, run \
+        "the paths of {} are missing here, because they were counted as parts of segments (paths across calls). To show the segments, run \
          `trodden segments`; to count paths, instrument without --segments",
         plural(*.0, "function")
     )]
@@ -132,8 +132,8 @@ pub enum Inexact {
     #[error("{} only paths that match the expression (--watch). {COUNTS_ARE_EXACT}", count_units_as_subject(*.0))]
     Watched(u64),
     #[error(
-        "only the interesting paths of {} are counted separately (--interesting, scheme {scheme}). {} of their other paths are counted \
-         together; functions without interesting paths are not counted",
+        "of the paths of {}, only the interesting ones are counted separately (--interesting, scheme {scheme}); their other paths are \
+         counted together ({}). Functions without interesting paths are not counted",
         plural(*.functions, "function"),
         plural(*.executions, "execution")
     )]

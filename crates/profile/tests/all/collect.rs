@@ -141,7 +141,7 @@ fn unreadable_files_and_images_do_not_affect_others() {
     assert_eq!(collected.profile.images.len(), 1);
     let text: Vec<String> = collected.problems.iter().map(|p| p.to_string()).collect();
     assert_eq!(text.len(), 3);
-    assert!(text[0].contains("empty.raw: this raw file has no counts") && !collected.problems[0].loses_counts(), "{}", text[0]);
+    assert!(text[0].contains("empty.raw: this file of raw counts is empty") && !collected.problems[0].loses_counts(), "{}", text[0]);
     assert!(text[1].contains("foreign.raw is not a raw file"), "{}", text[1]);
     assert!(text[2].contains("/nowhere/libgone.so") && text[2].contains("cannot be read"), "{}", text[2]);
 }

@@ -182,6 +182,6 @@ fn find_only_file(folder: &Path) -> Result<PathBuf> {
     let files: Vec<&PathBuf> = files.iter().filter(|path| path.is_file() && path.extension().is_none_or(|e| e != "raw")).collect();
     match files[..] {
         [one] => Ok(one.clone()),
-        _ => bail!("expected one program in folder {}, found {} files", folder.display(), files.len()),
+        _ => bail!("folder {} must contain exactly one program, but it has {} files", folder.display(), files.len()),
     }
 }

@@ -86,7 +86,7 @@ impl IterationPathPartition {
             .map(|(unit, skipped)| ((unit.clone(), skipped.name.clone()), &skipped.reason))
             .collect();
         for ((_, name), reason) in &missing {
-            log::warn!("paths over iterations of function `{name}` are not counted: {reason}");
+            log::warn!("the paths of function `{name}` that span several iterations are not counted: {reason}");
         }
         missing.into_keys().collect()
     }
@@ -98,7 +98,7 @@ impl IterationPathPartition {
 
 /// Returns the cost of counting at each end of a function's paths over iterations. The setup cost is that of updating contexts.
 fn divisible_task(key: &FunctionKey, function: &IterationFunction) -> Result<DivisibleTask> {
-    let (dag, numbering) = function.numbered_paths().with_context(|| format!("the path data of function `{}` is corrupt", key.1))?;
+    let (dag, numbering) = function.numbered_paths().with_context(|| format!("the stored paths of function `{}` are corrupt", key.1))?;
     let ends = Ends::within_paths(&dag);
     let mut parts: BTreeMap<DagEdgeId, u64> = function.ends.iter().map(|end| (*end, 0)).collect();
     let mut setup = 0u64;

@@ -103,7 +103,10 @@ impl Partition for IterationPartition {
 
     fn merge(&self, profiles: Vec<Profile>, work: &Path) -> Result<(Vec<ImageProfile>, Vec<String>)> {
         let merged = merge(profiles, work);
-        ensure!(!merged.0.is_empty(), "no stream was recorded, because the program executed none of its instrumented functions");
+        ensure!(
+            !merged.0.is_empty(),
+            "no stream (the order of paths) was recorded, because the program executed none of its instrumented functions"
+        );
         Ok(merged)
     }
 

@@ -123,7 +123,10 @@ impl CopiedProgram {
     ) -> Result<PartitionPlan> {
         let mut plan = self.divide_by_max_probes(procedures, max_probes, options.measure)?;
         let needed = plan.copies.len();
-        ensure!(needed <= options.copies, "--max-probes {max_probes} requires {needed} copies. Pass --copies {needed} or more");
+        ensure!(
+            needed <= options.copies,
+            "--max-probes {max_probes} requires {needed} copies of the program. Pass --copies {needed} or more"
+        );
         plan.copies.resize(options.copies, CopyPlan { parts: vec![None; procedures.len()] });
         Ok(plan)
     }

@@ -280,8 +280,8 @@ fn collect_measurements(
 ) -> Result<CopyMeasurements> {
     if copies.iter().any(|c| !c.times.fixed_addresses) {
         log::info!(
-            "cannot turn off the randomisation of addresses (some containers forbid it). If paths depend on addresses, the copies may \
-             take different paths"
+            "cannot turn off the randomisation of addresses (some containers forbid it). If the program's paths depend on addresses, its \
+             copies may take different paths"
         );
     }
     let is_residual = partition.is_residual();

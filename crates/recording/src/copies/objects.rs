@@ -91,7 +91,9 @@ impl<'a> CopyObjects<'a> {
         let [input, output] = ["bc", "o"].map(|end| format!("{stem}.{end}"));
         fs::write(
             scratch.join(&input),
-            frame.bitcode().with_context(|| format!("the bitcode of {} was not stored. Build the program without keep=map", map.source))?,
+            frame.bitcode().with_context(|| {
+                format!("the LLVM bitcode of {} was not stored. Build the program without the setting `keep=map`", map.source)
+            })?,
         )?;
         let folder = InputFolder::new(scratch);
         let mut settings = self.settings.clone();

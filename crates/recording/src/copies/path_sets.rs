@@ -107,7 +107,7 @@ pub fn log_division(owners: &PathOwners, copies: usize, participle: &str) {
     let (paths, functions) = (owners.values().map(BTreeMap::len).sum::<usize>(), owners.len());
     let divided = owners.values().filter(|own| own.values().collect::<BTreeSet<_>>().len() > 1).count();
     log::info!(
-        "{} of {} {} {participle} by {}; {} divided between copies",
+        "{} of {} {} {participle} by {} of the program; {} divided between copies",
         plural(paths as u128, "path", "paths"),
         plural(functions as u128, "function", "functions"),
         if paths == 1 { "is" } else { "are" },

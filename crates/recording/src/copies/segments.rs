@@ -126,7 +126,7 @@ fn procedures_of_set(set: &SegmentSet) -> Result<Vec<DividedFunction>> {
     let mut out = Vec::new();
     for (number, function) in (0..).zip(set.functions()).filter(|(_, function)| !function.interesting.is_empty()) {
         let (dag, numbering) =
-            function.numbered_paths().with_context(|| format!("the path data of function `{}` is corrupt", function.name))?;
+            function.numbered_paths().with_context(|| format!("the stored paths of function `{}` are corrupt", function.name))?;
         let numbers: BTreeSet<u64> = function.interesting.iter().map(|(_, path)| *path).collect();
         let paths: Vec<(u64, Vec<DagEdgeId>)> = numbers.into_iter().filter_map(|path| Some((path, numbering.path(&dag, path)?))).collect();
         let (own, renumbered) = build_subgraph(&dag, &paths);
@@ -180,7 +180,7 @@ fn find_call_sites(set: &SegmentSet) -> Result<CallSites> {
             continue;
         }
         let (dag, numbering) =
-            function.numbered_paths().with_context(|| format!("the path data of function `{}` is corrupt", function.name))?;
+            function.numbered_paths().with_context(|| format!("the stored paths of function `{}` are corrupt", function.name))?;
         for (callee, context) in calls {
             let path = numbering.path(&dag, context.path).unwrap_or_default();
             let last = path.iter().rev().find_map(|edge| match dag.edge(*edge).origin {

@@ -73,7 +73,7 @@ impl CopyJobSpec {
         let spec: CopyJobSpec = serde_json::from_slice(&bytes).with_context(|| format!("{} is corrupt", path.display()))?;
         ensure!(
             spec.schema_version == SCHEMA_VERSION,
-            "{} was written by a different version of trodden. Use the same version, or create the copies again",
+            "{} was written by a different version of trodden. Use the version that wrote it, or create the copies again",
             path.display()
         );
         Ok(spec)

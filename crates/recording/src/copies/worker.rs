@@ -55,7 +55,7 @@ pub fn run_worker(folder: &Path, copy: usize, result: &Path, context: &Recording
     let run = Run { ending: Some(ending), ..new_run() };
     let collected = collect(raw_files(run_folders.raw.path())?, run, context.units.as_ref());
     if let Some(problem) = collected.problems.iter().find(|p| p.loses_counts()) {
-        bail!("the copy's counts are lost: {problem}");
+        bail!("the counts of a copy of the program are lost: {problem}");
     }
     let times = CopyTimes { wall_ns, cpu_ns: cpu_time(), started_ns: started.as_nanos() as u64, host: host_name(), fixed_addresses };
     write_atomically(&copy_file(folder, "times", copy).with_extension("json"), &serde_json::to_vec(&times)?)?;

@@ -60,7 +60,7 @@ pub fn record_last_paths(arguments: &[OsString], last: u64, context: &RecordingC
     let (streams, others): (Vec<PathBuf>, Vec<PathBuf>) = streams.into_iter().partition(|f| is_stream_file(f));
     if let Some(other) = others.first() {
         log::warn!(
-            "{} is not a stream, because the program that wrote it was built without --stream. Build it with --stream",
+            "{} is not a stream (the order of paths), because the program that wrote it was built without --stream. Build it with --stream",
             other.display()
         );
     }
@@ -76,7 +76,7 @@ pub fn record_last_paths(arguments: &[OsString], last: u64, context: &RecordingC
     log::info!("the last paths are in {}; `trodden show` shows {shown}", folder.display());
     let lost: u64 = streams.iter().filter_map(|file| Some(LiveStream::open(file, false).ok()?.lost_threads().ok()?.threads())).sum();
     if lost > 0 {
-        log::warn!("{} could not be recorded, because the stream file was full", plural(lost.into(), "thread", "threads"));
+        log::warn!("the events of {} could not be recorded, because the stream file was full", plural(lost.into(), "thread", "threads"));
     }
     Ok(exit_code_of_recording(status, lost == 0))
 }
@@ -146,13 +146,16 @@ fn store_logs(what: &RecordedCommand, run: Run, folder: &Path, drained: &DrainTo
         return Ok(true);
     }
     if logs.is_empty() {
-        log::warn!("no streams were recorded, because the programs that ran were built without --stream. Their counts are stored");
+        log::warn!(
+            "no streams (the order of paths) were recorded, because the programs that ran were built without --stream. Their counts are \
+             stored"
+        );
     }
     let profile = collect_profile(raw_files(folder)?, run, context.units.as_ref());
     let delivered = deliver(&profile, &what.destination, context)?;
     if drained.invalid_words > 0 {
         log::warn!(
-            "the streams contain {} without a valid event, because the program overwrote them",
+            "the recorded streams contain {} without a valid event, because the program overwrote them",
             plural(drained.invalid_words.into(), "word", "words")
         );
     }
@@ -185,7 +188,7 @@ pub fn write_raw_counts(path: &Path) -> Result<u64> {
     let lossy = log.threads().iter().filter(|t| t.lost > 0).count() as u64;
     let lost: u64 = log.threads().iter().map(|t| t.lost).sum();
     if lost > 0 {
-        log::warn!("{} of stream {} were lost, because the file was full", plural(lost.into(), "event", "events"), path.display());
+        log::warn!("lost {} of the stream file {}, because the file was full", plural(lost.into(), "event", "events"), path.display());
     }
     let lost_threads = (0..lossy).fold(LostThreads::default(), |lost, _| lost.add_thread(LostReason::Other));
     write_raw(&path.with_extension("raw"), log.header(), &fold_counts(&log)?, lost_threads)?;
@@ -207,11 +210,11 @@ pub fn import_leftover_streams(given: &[PathBuf], destination: &ProfileDestinati
         write_lost_threads(&log, drained.lost)?;
         if drained.corrupt_bytes > 0 {
             let bytes = plural(drained.corrupt_bytes.into(), "byte", "bytes");
-            log::warn!("the log or a journal of {} is corrupt: {bytes} cannot be read", stream.display());
+            log::warn!("the stored events of stream file {} are corrupt: {bytes} cannot be read", stream.display());
         }
         if drained.invalid_words > 0 {
             log::warn!(
-                "stream {} is corrupt: it contains {} without a valid event",
+                "stream file {} is corrupt: it contains {} without a valid event",
                 stream.display(),
                 plural(drained.invalid_words.into(), "word", "words")
             );

@@ -46,7 +46,7 @@ pub fn open_into(wanted: &str, input: ThreadChoice, table: &mut EventTable, fold
     let threads = plural(count as u128, "thread", "threads");
     ensure!(
         input.thread < count,
-        "{wanted} has {threads} ({}). Pass --thread with a number from 0 to {}",
+        "{wanted} has only {threads} ({}). Pass --thread with a number from 0 to {}",
         names(),
         count.saturating_sub(1)
     );

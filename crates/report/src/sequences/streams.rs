@@ -53,7 +53,7 @@ fn read_thread(log: &StreamLog, thread: &ThreadLog, table: &mut EventTable, fold
     let grammar = stored.substituted(|number| Symbol::from_number(number).map_or_else(Vec::new, |symbol| reader.replace_symbol(symbol)))?;
     if thread.lost > 0 {
         let lost = plural(thread.lost.into(), "event of the thread was", "events of the thread were");
-        log::warn!("{lost} lost; the events before and after each gap are treated as consecutive");
+        log::warn!("{lost} lost, so the events before and after each gap are treated as consecutive");
     }
     if reader.unknown > 0 {
         let events = plural(reader.unknown.into(), "different event", "different events");

@@ -99,8 +99,8 @@ fn functions_declared_at(all: &[ExecutedFunction], place: &Path) -> Result<BTree
     let known = all.iter().filter(|f| f.file.is_some()).count();
     ensure!(
         !found.is_empty(),
-        "the tests execute no function declared in or below {} (the source file is known for {known} of {}). Build with -g, and name \
-         the folder from which the program was compiled",
+        "the tests execute no function that is declared in or below {} (the source file is known for {known} of {}). Build with -g, and \
+         name the folder from which the program was compiled",
         below.display(),
         plural(all.len() as u128, "function", "functions")
     );

@@ -185,7 +185,8 @@ impl EmulatedProgram<'_> {
         let (name, arguments) = self.command.split_first().context("expected a program to run")?;
         reject_script(self.file)?;
         let pipe = self.folder.path().join("blocks");
-        nix::unistd::mkfifo(&pipe, Mode::S_IRUSR | Mode::S_IWUSR).context("cannot create a pipe for the program's branches")?;
+        nix::unistd::mkfifo(&pipe, Mode::S_IRUSR | Mode::S_IWUSR)
+            .context("cannot create a pipe for the branches that the program takes")?;
         let mut command = Command::new(QEMU);
         let mut plugin_argument = OsString::from(self.plugin.as_os_str());
         plugin_argument.push(",out=");

@@ -33,7 +33,7 @@ pub fn check_mapping(mapping: &OperationMapping) -> Result<()> {
     let follows = mapping.follows_procedures() && !mapping.operations(BranchType::Call).pop;
     ensure!(
         follows && !matches!(mapping.extension, Extension::Calls(_)),
-        "--profile needs paths that stay within functions. Pass --preset ball-larus or --preset extended-loops"
+        "--profile needs a preset whose paths stay within functions. Pass --preset ball-larus or --preset extended-loops"
     );
     Ok(())
 }
@@ -121,7 +121,10 @@ fn read_images(mappings: &[MappedFile], store: Option<&UnitCache>) -> Result<Vec
         }
     }
     if images.is_empty() {
-        bail!("no program that ran has block addresses. Build it with `trodden build --addresses`:\n{}", why.join("\n"));
+        bail!(
+            "no program that ran contains the addresses of its basic blocks. Build it with `trodden build --addresses`:\n{}",
+            why.join("\n")
+        );
     }
     for image in &images {
         image

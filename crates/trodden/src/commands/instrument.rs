@@ -40,7 +40,7 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
             note(format_args!("{} counts nothing, but has a place for a tracing jump (witness sled) in each block", output.display()));
             return Ok(ExitCode::SUCCESS);
         }
-        bail!("{} has no instrumented unit", output.display());
+        bail!("{} has no part that was compiled by trodden", output.display());
     };
     warn_of_full_counting(&made);
     if let Some(set) = request.experiment.segments() {

@@ -53,7 +53,11 @@ fn check_outputs(job: &Pgo) -> Result<()> {
         ensure!(!file.is_dir(), "{option} {} is a folder. Pass the name of a file", file.display());
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder {
-            ensure!(folder.is_dir(), "folder {} for the file of {option} does not exist. Create this folder", folder.display());
+            ensure!(
+                folder.is_dir(),
+                "folder {}, in which {option} should write a file, does not exist. Create this folder",
+                folder.display()
+            );
         }
     }
     Ok(())

@@ -68,8 +68,8 @@ fn reject_options_without_effect(job: &Record) -> Result<()> {
     match options.iter().find(|(.., is_idle)| *is_idle) {
         Some((option, needed, _)) => {
             bail!(
-                "{option} requires {needed}, which is missing or conflicts with another option. Omit {option}, or omit the other option \
-                 and add {needed}"
+                "{option} requires {needed}, which is missing or excluded by another option. Omit {option}, or add {needed} and omit the \
+                 other option"
             )
         }
         None => Ok(()),

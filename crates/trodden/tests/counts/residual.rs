@@ -166,10 +166,10 @@ fn tests_of_a_different_program_version_are_reported() {
     place.write("other.c", "int main(void) { return 0; }\n");
     place.cc("-O1 -g other.c -o prog");
     let other = said("--residual tests");
-    assert!(other.contains("the tests executed none of the program's functions"), "{other}");
+    assert!(other.contains("the tests executed no function of this program"), "{other}");
     place.trodden("record --suite others -- ./prog");
     let report = String::from_utf8(place.trodden("untested others --known tests").stderr).unwrap();
-    assert!(report.contains("the tests executed none of the program's functions"), "{report}");
+    assert!(report.contains("the tests executed no function of this program"), "{report}");
 }
 
 #[test]

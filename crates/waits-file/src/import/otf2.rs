@@ -86,7 +86,8 @@ fn parse_events(path: &Path, definitions: &ArchiveDefinitions, text: impl BufRea
         imported.notes.push(format!("ignored {} of the unknown kind {kind}", plural(count.into(), "event", "events")));
     }
     for (id, thread) in threads {
-        let index = order.get(&id).copied().ok_or_else(|| anyhow!("{}: location {id} has events, but no definition", path.display()))?;
+        let index =
+            order.get(&id).copied().ok_or_else(|| anyhow!("{}: location (thread) {id} has events, but no definition", path.display()))?;
         let label = definitions.locations.get(&id).cloned();
         let name = LocationName { process: index, is_rank: true, label, ..LocationName::default() };
         let begin_ns = thread.begin_ns.unwrap_or(0);
@@ -181,7 +182,7 @@ fn parse_definitions(path: &Path, text: impl BufRead) -> Result<ArchiveDefinitio
             }
             "LOCATION" => {
                 let (Some(id), Some(name)) = (id(), find_attribute(rest, "Name")) else {
-                    bail!("{}: the definition of a location has no name", path.display())
+                    bail!("{}: the definition of a location (thread) has no name", path.display())
                 };
                 let group = find_attribute(rest, "Group").map_or("", unquote);
                 found.locations.insert(id, if group.is_empty() { unquote(name).to_owned() } else { group.to_owned() });

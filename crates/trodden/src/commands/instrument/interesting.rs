@@ -20,9 +20,9 @@ pub fn interesting_paths(sets: &[String], program: &Path) -> Result<KnownPaths> 
     let maps: Vec<&UnitMap> = maps.iter().collect();
     let mut all = KnownPaths::default();
     for set in sets {
-        let found = paths_of_set(set, &maps).with_context(|| format!("cannot use the set --interesting {set}"))?;
+        let found = paths_of_set(set, &maps).with_context(|| format!("cannot use the paths of --interesting {set}"))?;
         if found.is_empty() {
-            bail!("cannot use the set --interesting {set}: the set contains no path of the program");
+            bail!("cannot use the paths of --interesting {set}: none of them is a path of the program");
         }
         all.merge(found)?;
     }
