@@ -98,8 +98,8 @@ fn describe_units(context: &DriverContext, work: &[PropertyJob]) -> Result<Vec<(
     let folder = context.folder("trodden-properties-")?;
     let done = Mutex::new(Vec::new());
     for_each_in_parallel(context, work, "units", |job| {
-        let properties = describe_unit(&compiler, folder.path(), job)
-            .with_context(|| format!("cannot compile the instrumented code of {}", job.map.source))?;
+        let properties =
+            describe_unit(&compiler, folder.path(), job).with_context(|| format!("cannot compile the code of {}", job.map.source))?;
         done.lock().unwrap_or_else(|e| e.into_inner()).push((job.unit, properties));
         Ok(())
     })?;

@@ -256,7 +256,7 @@ fn compile_unit(compiler: &DriverCompiler, frame: &Frame, folder: &Path) -> Resu
     let bitcode = folder.join(format!("{}.bc", frame.unit));
     fs::write(&bitcode, frame.bitcode().with_context(|| format!("cannot rebuild the object file of {}", map.source))?)?;
     let made = codegen_options(&map).and_then(|codegen| compiler.compile_object(&bitcode, &codegen, &object_path(folder, frame.unit)));
-    made.with_context(|| format!("cannot compile the instrumented code of {}", map.source))?;
+    made.with_context(|| format!("cannot compile the code of {}", map.source))?;
     fs::remove_file(&bitcode)?;
     Ok(())
 }

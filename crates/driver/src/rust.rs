@@ -241,7 +241,7 @@ fn replace_module(context: &DriverContext, arguments: &mut [OsString]) -> Result
     let written = context.variable(MODULE_VARIABLE).map(PathBuf::from).filter(|m| m.is_file());
     match written.or_else(|| find_saved_module(arguments)) {
         Some(module) => replace_object(context, arguments, &module)?,
-        None => log::warn!("rustc called the linker before it wrote bitcode, so the result is not instrumented"),
+        None => log::warn!("rustc called the linker, but wrote no bitcode, so the result is not instrumented"),
     }
     Ok(())
 }

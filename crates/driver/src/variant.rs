@@ -68,7 +68,7 @@ pub fn create(
     let request = experiment::write_request(context, request)?;
     let inputs = LinkInputs::from_program(context, program)?;
     let sandbox = LinkSandbox::new(context, &inputs.recipe)?;
-    log::info!("compiling {} from its LLVM bitcode", plural(inputs.frames.len() as u128, "unit", "units"));
+    log::info!("compiling {} from bitcode", plural(inputs.frames.len() as u128, "unit", "units"));
     let compiler = DriverCompiler::with(context, &inputs.llvm, request.clone().into())?;
     let rebuilder = Rebuilder::compile(context, &compiler, &inputs.frames, &sandbox.folder.path().join("units"))?;
     inputs.link(&sandbox, rebuilder, output, &request, defaults, None)

@@ -42,7 +42,7 @@ pub fn attach(job: &Sample, context: &RecordingContext) -> Result<()> {
         job.subjects.iter().map(|s| s.display().to_string()).collect::<Vec<_>>().join(", ")
     );
     if processes.is_empty() && !files.list_files()?.iter().any(|file| is_in_use(file)) {
-        log::warn!("no running process writes counts to these files, so only processes that start later are sampled");
+        log::warn!("no running process uses these files, so only processes that start later are sampled");
     }
     let (started, clock) = (SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), Instant::now());
     let bursting = BurstThread::start(files.clone(), job.bursts)?;

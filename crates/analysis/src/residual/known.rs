@@ -136,7 +136,7 @@ pub fn build_known_file(program: &Path, known: &KnownPaths, folders: &Folders) -
     let mut file = vec![0; KnownHeader::BYTES];
     KnownHeader { file_header, image: image.identity.0, counters, checksum: checksum(&bits) }
         .write(&mut file)
-        .context("cannot write the header of the file that TRODDEN_KNOWN names")?;
+        .context("cannot write the header of the file of known paths (for TRODDEN_KNOWN)")?;
     file.extend(bits);
     Ok(file)
 }

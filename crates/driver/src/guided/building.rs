@@ -88,7 +88,7 @@ impl ProgramBuilder<'_> {
 
     fn clean(&self) -> Result<()> {
         if let Some(folder) = self.cargo.as_ref().and_then(|c| c.folder.as_ref()).filter(|f| f.exists()) {
-            fs::remove_dir_all(folder).with_context(|| format!("cannot remove the contents of folder {}", folder.display()))?;
+            fs::remove_dir_all(folder).with_context(|| format!("cannot remove the folder {} before the build", folder.display()))?;
         }
         if let Some(clean) = &self.job.clean {
             let status = Command::new("sh").arg("-c").arg(clean).status().context("cannot run sh")?;

@@ -359,10 +359,7 @@ fn shared_settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
                 bail!("the program's source files were compiled with different sets of known paths. Build all of them with the same set")
             }
             Some(others) if *others != shared => {
-                bail!(
-                    "the program's source files were compiled with different settings of `reach` or `threads`. Build all of them with the \
-                     same settings"
-                )
+                bail!("the program's source files were built with different settings of reach or threads. Use the same settings for all")
             }
             _ => all = Some(shared),
         }

@@ -102,11 +102,11 @@ impl<'a> CopyObjects<'a> {
             settings.origin = Some(frame.unit);
         }
         let request = settings.request(&folder)?.write(&folder)?;
-        let codegen = codegen_options(&map).with_context(|| format!("cannot compile the instrumented code of {}", map.source))?;
+        let codegen = codegen_options(&map).with_context(|| format!("cannot compile the code of {}", map.source))?;
         let mut command = self.compiler.command(Path::new(&input), &codegen, Path::new(&output));
         command.current_dir(scratch);
         experiment::pass_request(&mut command, &request);
-        self.compiler.run(command, Path::new(&input)).with_context(|| format!("cannot compile the instrumented code of {}", map.source))?;
+        self.compiler.run(command, Path::new(&input)).with_context(|| format!("cannot compile the code of {}", map.source))?;
         let made = fs::read(scratch.join(&output))?;
         write_atomically(to, &made)?;
         // Intermediate files are removed at once, because they may be large and numerous.

@@ -224,7 +224,7 @@ fn functions_with_nonstandard_path_numbers_are_named() {
         let reported: Vec<String> = said.lines().filter(|l| l.contains("`large`")).map(str::to_owned).collect();
         (reported, info["counted_in_full"].as_array().unwrap().iter().map(|f| f["reason"].to_string()).collect::<Vec<_>>())
     };
-    for (scheme, why) in [("mspp", "131072 paths are too many for mspp"), ("ball-larus", "")] {
+    for (scheme, why) in [("mspp", "131072 paths are too many for the scheme mspp"), ("ball-larus", "")] {
         let (reported, reasons) = made(scheme);
         assert_eq!((reported.len(), reasons.len()), (1, 1), "{scheme}: {reported:?} {reasons:?}");
         for text in [&reported[0], &reasons[0]] {
