@@ -33,9 +33,10 @@ impl Mapping {
     /// Reads the mapping of an image. Fails if the image or its mapping is corrupt.
     pub fn read(image: &[u8]) -> Result<Mapping> {
         let file = object::File::parse(image)?;
-        let section = |name| file.section_by_name(name).and_then(|s| s.uncompressed_data().ok()).context("the coverage mapping is corrupt");
+        let section =
+            |name| file.section_by_name(name).and_then(|s| s.uncompressed_data().ok()).context("the program's coverage mapping is corrupt");
         let (mapping, functions, names) = (section(MAPPING_SECTION)?, section(FUNCTIONS_SECTION)?, section(NAMES_SECTION)?);
-        let files = read_file_lists(&mapping).context("the file names in the coverage mapping are corrupt")?;
+        let files = read_file_lists(&mapping).context("the file names in the program's coverage mapping are corrupt")?;
         Ok(Mapping { mapping: mapping.into_owned(), functions: functions.into_owned(), names: names.into_owned(), files })
     }
 
@@ -44,8 +45,10 @@ impl Mapping {
         while at + RECORD_HEADER_SIZE <= self.functions.len() {
             let header: &[u8; RECORD_HEADER_SIZE] = self.functions[at..at + RECORD_HEADER_SIZE].try_into().expect("the size of a header");
             let size = u32::from_le_bytes(header[8..12].try_into().expect("four bytes")) as usize;
-            let code =
-                self.functions.get(at + RECORD_HEADER_SIZE..at + RECORD_HEADER_SIZE + size).context("the coverage mapping is truncated")?;
+            let code = self
+                .functions
+                .get(at + RECORD_HEADER_SIZE..at + RECORD_HEADER_SIZE + size)
+                .context("the program's coverage mapping is truncated")?;
             records.push(MappingRecord { header, code });
             at = (at + RECORD_HEADER_SIZE + size).next_multiple_of(ALIGNMENT);
         }
@@ -64,7 +67,7 @@ impl Mapping {
             let id = object.add_section(Vec::new(), name.into(), SectionKind::ReadOnlyData);
             object.append_section_data(id, content, ALIGNMENT as u64);
         }
-        object.write().context("cannot write the coverage mapping")
+        object.write().context("cannot write the program's coverage mapping")
     }
 }
 
@@ -82,7 +85,7 @@ impl MappingRecord<'_> {
     }
 
     pub fn regions(&self) -> Result<FunctionRegions> {
-        FunctionRegions::read(self.code).context("the regions of a function in the coverage mapping are corrupt")
+        FunctionRegions::read(self.code).context("the source ranges of a function in the program's coverage mapping are corrupt")
     }
 
     /// Appends the record to `out` with the graph hash `graph`, and with `regions` in place of the record's own regions unless it is

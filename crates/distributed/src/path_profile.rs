@@ -34,7 +34,7 @@ pub fn path_profile(trace: &TraceFile, run: Run) -> Result<Profile> {
     let seen = TraceFlow::collect(trace)?;
     let functions = number_functions(trace, &seen)?;
     let counts = count_paths(trace, &functions)?;
-    ensure!(!counts.is_empty(), "cannot count paths, because the trace contains no complete path");
+    ensure!(!counts.is_empty(), "cannot count paths, because the trace contains no path from its beginning to its end");
     let ending = match trace.end().ending {
         Some(FollowEnding::Exited(code)) => Some(ProcessEnding::Exit(code)),
         Some(FollowEnding::Killed(signal)) => Some(ProcessEnding::Signal(signal)),

@@ -164,9 +164,9 @@ fn log_summary(context: &DriverContext, events: &[DriverEvent], has_succeeded: b
         (0, _) if is_for_traces => {
             let images: Vec<String> = found.plain.iter().map(|i| display_name(context, i)).collect();
             match images.is_empty() {
-                true => log::info!("the build linked no program with places for tracing jumps (witness sleds)"),
+                true => log::info!("the build linked no program with space for tracing jumps (witness sleds)"),
                 false => log::info!(
-                    "built with a place for a tracing jump (witness sled) in each block: {}",
+                    "these programs have space for a tracing jump (witness sled) in each basic block: {}",
                     list_names(&images, MAX_LISTED_FILES)
                 ),
             }

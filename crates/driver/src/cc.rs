@@ -218,8 +218,8 @@ fn remove_trodden_options(arguments: &mut Vec<OsString>) -> Result<TroddenOption
                 let conflicts = setting.observe.is_some() && own.settings.observe.is_some() && setting.observe != own.settings.observe;
                 ensure!(
                     !conflicts,
-                    "{SETTINGS_OPTION}: `{word}` and another given word each select what is counted, and cannot be combined. Make two \
-                     builds"
+                    "{SETTINGS_OPTION}: `{word}` cannot be combined with the other given word, because each of them selects what is \
+                     counted. Make two builds"
                 );
                 own.settings = setting.or(own.settings);
             }

@@ -91,9 +91,9 @@ pub fn warn_nothing_counted(program: &OsStr) {
         return;
     }
     log::warn!(
-        "nothing was counted. Unless a program printed a reason above, neither `{}` nor any program that it runs was built with trodden \
-         (`trodden info PROGRAM` shows how a program was built), or the programs do not inherit the environment, as under `env -i` or \
-         `sudo`. Build with `trodden build -- ...` or `cargo trodden build`, or pass TRODDEN_OUTPUT on to the programs",
+        "nothing was counted: unless a program printed a reason above, neither `{}` nor any program that it runs was built with trodden \
+         (see `trodden info PROGRAM`), or the programs do not inherit the environment, as under `env -i` or `sudo`. Build with `trodden \
+         build -- ...` or `cargo trodden build`, or pass TRODDEN_OUTPUT on to the programs",
         program.display()
     );
 }

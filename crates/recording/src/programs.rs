@@ -201,7 +201,7 @@ impl ProgramRecorder {
         let (has_losses, all_marked) = (losses.clone().next().is_some(), losses.all(CollectProblem::is_recorded_in_profile));
         collected.problems.iter().for_each(|p| self.report_once(&p.to_string()));
         if !all_marked {
-            bail!("cannot decode all counts of a run");
+            bail!("cannot decode all counts of a run; the reasons are listed above");
         }
         self.runs_with_losses += u64::from(has_losses);
         // A process that is killed while it starts leaves a file without images.

@@ -37,8 +37,8 @@ pub fn attach(job: &Sample, context: &RecordingContext) -> Result<()> {
     let before = read_raw_files(&files.list_files()?)?;
     ensure!(
         files.list_files()?.iter().any(|f| matches!(SamplingSwitch::open(f), Ok(Some(_)))),
-        "cannot sample {}: either the program was not built with --sample and started with TRODDEN_OUTPUT, or another recorder is active. \
-         Build it with --sample, or end the other recorder",
+        "cannot sample {}: the program must be built with --sample and started with TRODDEN_OUTPUT, and no other recorder may be active. \
+         Rebuild and restart it, or end the other recorder",
         job.subjects.iter().map(|s| s.display().to_string()).collect::<Vec<_>>().join(", ")
     );
     if processes.is_empty() && !files.list_files()?.iter().any(|file| is_in_use(file)) {

@@ -170,7 +170,7 @@ impl InputKind {
 
 /// Returns the name of a run, suite or file as UTF-8, which the run store needs. Fails if the name is not UTF-8.
 pub fn utf8_name(wanted: &Path) -> Result<&str> {
-    wanted.to_str().with_context(|| format!("the name {} is not valid UTF-8. Rename the file", wanted.display()))
+    wanted.to_str().with_context(|| format!("the file name {} is not valid UTF-8. Rename the file", wanted.display()))
 }
 
 fn detect_folder(folder: &Path) -> Result<Option<InputKind>> {

@@ -53,10 +53,13 @@ pub enum CollectError {
     #[error(transparent)]
     Displace(#[from] DisplaceError),
     /// The kernel rejects the uprobes.
-    #[error("cannot set uprobes: {0}. They need root and Linux 6.6 or later with BPF; `--collector ptrace` needs neither")]
+    #[error(
+        "cannot set uprobes (the kernel's breakpoints): {0}. They need root and Linux 6.6 or later with BPF; `--collector ptrace` needs \
+         neither"
+    )]
     Uprobes(io::Error),
     /// The traced program behaves in an unexpected way.
-    #[error("cannot control the program: {what}")]
+    #[error("cannot control the traced program: {what}")]
     Unexpected {
         /// What happened.
         what: String,
@@ -100,7 +103,7 @@ pub enum CollectError {
         unrestored: Vec<String>,
     },
     /// A system call failed.
-    #[error("cannot follow the program any longer: {0}")]
+    #[error("cannot trace the program any further: {0}")]
     System(#[from] io::Error),
 }
 

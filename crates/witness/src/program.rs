@@ -193,7 +193,7 @@ pub enum WitnessError {
         limit: u32,
     },
     /// A witness does not exist.
-    #[error("witness {witness} does not exist: there are {count} {of}, numbered from 0")]
+    #[error("witness {witness} (a watched block or edge) does not exist: there are {count} {of}, numbered from 0")]
     NoSuchWitness {
         /// Its number.
         witness: u32,

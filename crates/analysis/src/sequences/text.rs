@@ -114,13 +114,13 @@ impl TextEvents<'_> {
                 self.table.enter_symbol(function)
             }
             ["leave"] => {
-                ensure!(frames.pop().is_some(), "event `leave` has no matching `enter` before it in the same thread");
+                ensure!(frames.pop().is_some(), "event `leave` is not preceded by a matching `enter` in the same thread");
                 self.table.leave_symbol()
             }
             ["path", function, path, end, ref blocks @ ..] => {
                 let (function, end) = (self.table.intern_function(function), parse_path_end(end)?);
                 match frames.last() {
-                    None => bail!("event `path` has no `enter` of its function before it in the same thread"),
+                    None => bail!("event `path` is not preceded by an `enter` of its function in the same thread"),
                     Some(open) => {
                         ensure!(
                             *open == function,

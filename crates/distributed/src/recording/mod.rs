@@ -110,7 +110,7 @@ fn default_collector(options: &RunOptions, host: &RecordingHost) -> CollectorKin
         Ok(()) => CollectorKind::Trampolines,
         Err(error) => {
             let why = reasons(error.chain().map(ToString::to_string));
-            log::info!("trampolines do not work here: {why}. Falling back to breakpoints");
+            log::info!("trampolines (jumps to code that records) do not work on this machine: {why}. Falling back to breakpoints");
             CollectorKind::Ptrace
         }
     }

@@ -139,8 +139,8 @@ pub enum Inexact {
     )]
     Interesting { scheme: String, functions: u64, executions: u64 },
     #[error(
-        "scheme {scheme} cannot tell {} of {} from interesting paths, and counts them together. For exact counts, use --scheme ppp or \
-         known-table",
+        "scheme {scheme} cannot distinguish {} of {} from interesting paths, and counts them together. For exact counts, use --scheme ppp \
+         or known-table",
         plural(*.aliases, "other path"),
         plural(*.functions, "function")
     )]

@@ -172,7 +172,7 @@ fn store_logs(what: &RecordedCommand, run: Run, folder: &Path, drained: &DrainTo
     };
     move_logs(&logs, &streams)?;
     log::info!(
-        "recorded {} in {} of {} bytes ({}); `trodden info {}` shows details",
+        "recorded {} in {} with {} bytes in total (folder {}); `trodden info {}` shows details",
         plural(drained.events.into(), "event", "events"),
         plural(logs.len() as u128, "log", "logs"),
         count(drained.bytes.into()),

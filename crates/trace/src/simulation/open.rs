@@ -210,7 +210,7 @@ impl EmulatedProgram<'_> {
         if reader.fill_buf()?.is_empty() {
             let status = waiter.join().map_err(|_| anyhow!("cannot wait for {QEMU}"))??;
             bail!(
-                "{QEMU} ended before {} began ({status}); its message is above. Check that this is an x86-64 program, and that QEMU was \
+                "{QEMU} ended before {} started ({status}); its message is above. Check that this is an x86-64 program, and that QEMU was \
                  built with plugins",
                 self.file.display()
             );

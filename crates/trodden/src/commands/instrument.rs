@@ -37,7 +37,7 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
     variant::check_counters(program, request.experiment.observation())?;
     let Some(made) = variant::create(context(), program, output, &request, &defaults)? else {
         if matches!(request.experiment.observation(), Observation::TraceSleds(_)) {
-            note(format_args!("{} counts nothing, but has a place for a tracing jump (witness sled) in each block", output.display()));
+            note(format_args!("{} counts nothing, but has space for a tracing jump (witness sled) in each basic block", output.display()));
             return Ok(ExitCode::SUCCESS);
         }
         bail!("{} has no part that was compiled by trodden", output.display());

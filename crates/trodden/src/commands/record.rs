@@ -63,7 +63,7 @@ fn reject_options_without_effect(job: &Record) -> Result<()> {
         ("--whole-program", !job.stream.whole_program && *streams != StreamChoices::default()),
     ];
     if let Some((needed, _)) = choices.iter().find(|(_, is_idle)| *is_idle) {
-        bail!("an option of `trodden-lab with` requires {needed}. Add {needed}");
+        bail!("an option that was given to `trodden-lab with` requires {needed}. Add {needed}");
     }
     match options.iter().find(|(.., is_idle)| *is_idle) {
         Some((option, needed, _)) => {

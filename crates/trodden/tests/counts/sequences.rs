@@ -122,11 +122,11 @@ fn numbers_out_of_range_and_contradictory_options_are_rejected_by_name() {
 #[test]
 fn corrupt_texts_are_rejected_with_their_line() {
     let damaged = [
-        ("leave\n", "line 2", "`leave` has no matching `enter`"),
-        ("path\tx\t0\treturn\n", "line 2", "`path` has no `enter` of its function"),
+        ("leave\n", "line 2", "`leave` is not preceded by a matching `enter`"),
+        ("path\tx\t0\treturn\n", "line 2", "`path` is not preceded by an `enter` of its function"),
         ("enter\tx\npath\ty\t1\treturn\n", "line 3", "`path` names a different function than `x`"),
-        ("enter\tx\nleave\nleave\n", "line 4", "`leave` has no matching `enter`"),
-        ("thread\ta\nenter\tx\nthread\tb\nleave\n", "line 5", "`leave` has no matching `enter`"),
+        ("enter\tx\nleave\nleave\n", "line 4", "`leave` is not preceded by a matching `enter`"),
+        ("thread\ta\nenter\tx\nthread\tb\nleave\n", "line 5", "`leave` is not preceded by a matching `enter`"),
     ];
     for (lines, line, expected) in damaged {
         let place = Place::with(&[("bad.events", &format!("#trodden events 1\n{lines}"))]);

@@ -38,7 +38,7 @@ fn list(job: &SuiteList) -> Result<()> {
     let Some(name) = &job.suite else {
         ensure!(
             !compared_functions(&job.functions).is_restricted(),
-            "these options select functions of a suite, but no suite is named. Name a suite that `trodden suite list` shows"
+            "the given options select functions of a suite, but no suite is named. Name a suite that `trodden suite list` shows"
         );
         return list_suites(job.json);
     };
