@@ -13,7 +13,7 @@ use crate::dag::{Dag, DagEdgeId};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NumberingFault {
     /// Two paths have the same number, or a number is missing.
-    #[error("the numbers of the paths from node {0} to the exit are not unique and without gaps")]
+    #[error("the numbers of the paths from node {0} to the exit are not contiguous, or not unique")]
     Numbers(u32),
     /// The number of paths does not fit into 63 bits.
     #[error("there are too many paths from node {0} to the exit to number them")]

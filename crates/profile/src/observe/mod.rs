@@ -156,7 +156,7 @@ pub enum Inexact {
     /// Number of units that belong to an instrumented copy of the program, which counts only some of the paths.
     #[error(
         "{} to one of several copies of the program, each of which counts only a part of the paths. {COUNTS_ARE_EXACT}",
-        plural_verb(*.0, "unit", "belongs", "belong")
+        plural_verb(*.0, "compilation unit", "belongs", "belong")
     )]
     Copy(u64),
     /// Number of units that count edges instead of paths.
@@ -197,7 +197,7 @@ pub enum Inexact {
 const COUNTS_ARE_EXACT: &str = "The counts of these paths are exact";
 
 fn count_units_as_subject(units: u64) -> String {
-    plural_verb(units, "unit", "counts", "count")
+    plural_verb(units, "compilation unit", "counts", "count")
 }
 
 fn join_first_few(names: &[String]) -> String {
@@ -210,7 +210,7 @@ fn plural(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Formats a number with its noun and verb: `1 unit counts`, `2 units count`.
+/// Formats a number with its noun and verb: `1 compilation unit counts`, `2 compilation units count`.
 fn plural_verb(number: u64, noun: &str, one: &str, many: &str) -> String {
     format!("{} {}", plural(number, noun), if number == 1 { one } else { many })
 }
