@@ -56,8 +56,8 @@ pub enum ChoiceError {
     TwoNumberings(#[from] ConflictingNumberingsError),
     /// The function has too many paths.
     #[error(
-        "function `{function}` has too many paths ({paths}) to test each (limit: {MAX_TESTED_PATHS}). Build the program with \
-         `trodden-lab with --max-paths {MAX_TESTED_PATHS} -- build`"
+        "function `{function}` has {paths} paths, but at most {MAX_TESTED_PATHS} can be tested. Build the program with `trodden-lab with \
+         --max-paths {MAX_TESTED_PATHS} -- build`"
     )]
     TooManyPaths {
         /// The function.
@@ -79,7 +79,7 @@ pub enum ChoiceError {
         text: String,
     },
     /// No path matches the sequence.
-    #[error("no complete path of the program matches `{0}`")]
+    #[error("no path of the program, from its beginning to its end, matches `{0}`")]
     NoSuchPath(String),
 }
 

@@ -97,7 +97,10 @@ fn select_build(runs: Vec<ComparedRun>, program: Option<&str>) -> Result<Vec<Com
     let (runs, others): (Vec<ComparedRun>, Vec<ComparedRun>) = runs.into_iter().partition(is_wanted);
     if let (Some(wanted), true) = (program, runs.is_empty()) {
         let known: BTreeSet<&str> = others.iter().map(|r| base_name(&r.program)).collect();
-        bail!("none of the runs executed program `{wanted}`. Pass --program one of: {}", known.into_iter().collect::<Vec<_>>().join(", "));
+        bail!(
+            "none of the runs executed the program `{wanted}`. Pass --program one of: {}",
+            known.into_iter().collect::<Vec<_>>().join(", ")
+        );
     }
     let mut groups = group_by_image(runs);
     let can_be_compared = |group: &[ComparedRun]| group.iter().any(|r| r.failed) && group.iter().any(|r| !r.failed);

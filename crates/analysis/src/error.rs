@@ -17,7 +17,7 @@ pub enum FieldError {
         source: io::Error,
     },
     /// A report is corrupt.
-    #[error("{path}: the report is corrupt at byte {offset}: {what}")]
+    #[error("{path}: the report of untested paths is corrupt at byte {offset}: {what}")]
     Corrupt {
         /// The file.
         path: PathBuf,

@@ -25,8 +25,8 @@ pub fn iteration_set_of_run(iterations: u32, wanted: &str, folders: &Folders) ->
     };
     ensure!(
         !logs.is_empty(),
-        "`{wanted}` has no stream. Build the program with --stream and record it with `trodden record --whole-program`; without a \
-         rebuild, use `trodden record --copies K --divide iterations`"
+        "`{wanted}` has no stream, the record of the order in which paths were taken. Build the program with --stream and record it with \
+         `trodden record --whole-program`; without a rebuild, use `trodden record --copies K --divide iterations`"
     );
     let mut set = IterationSet::new(iterations);
     for file in &logs {
@@ -34,7 +34,7 @@ pub fn iteration_set_of_run(iterations: u32, wanted: &str, folders: &Folders) ->
         let lost: u64 = log.threads().iter().map(|thread| thread.lost).sum();
         if lost > 0 {
             log::warn!(
-                "{} lacks {} that were lost during recording, so paths near the gaps may be wrong",
+                "{} lacks {} that were lost during recording, so paths near the gaps may be missing or wrong",
                 file.display(),
                 plural(lost.into(), "event", "events")
             );
@@ -42,7 +42,11 @@ pub fn iteration_set_of_run(iterations: u32, wanted: &str, folders: &Folders) ->
         add_stream_log(&mut set, &log, &load_maps(&log, folders)?)?;
     }
     let has_iterations = set.functions().values().any(|function| function.counted.keys().any(|path| path.len() == iterations as usize));
-    ensure!(has_iterations, "`{wanted}` has no path over {iterations} iterations. Use a run in which a loop iterates, or fewer iterations");
+    ensure!(
+        has_iterations,
+        "`{wanted}` has no path over {iterations} iterations of a loop. Name a run in which loops iterate more often, or ask for fewer \
+         iterations"
+    );
     Ok(set)
 }
 
@@ -51,8 +55,8 @@ fn add_stream_log(set: &mut IterationSet, log: &StreamLog, maps: &StreamMaps) ->
         for function in &unit.map.functions {
             if set.add_function(&unit.map, function).is_none() && !function.cuts.is_empty() {
                 log::warn!(
-                    "skipping paths over iterations of function `{}` in {}: two programs of the run contain this function with \
-                     different paths. Build all programs with the same options",
+                    "skipping the paths of function `{}` in {} that span several iterations, because two programs of the run contain \
+                     different versions of the function. Build all programs with the same options",
                     function.name,
                     log.path().display()
                 );
@@ -72,7 +76,8 @@ fn add_stream_log(set: &mut IterationSet, log: &StreamLog, maps: &StreamMaps) ->
             let function = &unit.map.functions[place.function];
             let to_path = events.entry(place).or_insert_with(|| EventToPathTranslator::new(function, function.event_words()?).ok());
             let Some(known) = set.add_function(&unit.map, function) else { continue };
-            let (dag, numbering) = known.numbered_paths().with_context(|| format!("the map of `{}` is corrupt", function.name))?;
+            let (dag, numbering) =
+                known.numbered_paths().with_context(|| format!("the map (blocks and paths) of `{}` is corrupt", function.name))?;
             for (events, count) in counts {
                 let path = |event: &u64| to_path.as_ref().map_or(Some(*event), |to_path| to_path.path(*event));
                 let Some(path) = events.iter().map(path).collect::<Option<Vec<u64>>>() else { continue };
@@ -107,7 +112,7 @@ pub fn document_counted_iterations(
     let length = length.unwrap_or(deepest);
     ensure!(
         length <= deepest,
-        "--length is too large: the program counted paths over at most {deepest} iterations. Pass --length {deepest} or less"
+        "--length is too large: the program counted paths across at most {deepest} loop iterations. Pass --length {deepest} or less"
     );
     let names: Vec<DemangledName> = counted.keys().map(|(_, name, _)| DemangledName::from_linkage(name)).collect();
     let (mut seen, mut shared) = (BTreeSet::new(), BTreeSet::new());

@@ -31,7 +31,10 @@ pub enum BinaryError {
         what: String,
     },
     /// The file cannot be used as a side build (a second build with address map) of the given binary.
-    #[error("cannot use side build {path}: {what}. Build the same sources with the same options, and add -fbasic-block-address-map")]
+    #[error(
+        "cannot use {path} as a second build that provides block addresses (side build): {what}. Build the same sources with the same \
+         options, and add -fbasic-block-address-map"
+    )]
     SideBuild {
         /// The side build.
         path: PathBuf,

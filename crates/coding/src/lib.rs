@@ -45,7 +45,7 @@ pub enum CodingError {
     #[error("{}", CodingError::overlap_message(.0))]
     Overlap(u32),
     /// The set of interesting paths is empty.
-    #[error("cannot build a model without interesting paths. Name at least one")]
+    #[error("cannot build a model of path numbers without interesting paths. Name at least one interesting path")]
     NoPaths,
 }
 

@@ -22,7 +22,7 @@ pub enum FileError {
     #[error("it is corrupt: {0}")]
     Corrupt(#[from] SectionError),
     /// The file's content can be decoded, but is inconsistent.
-    #[error("its content is inconsistent")]
+    #[error("its parts contradict each other")]
     Inconsistent,
 }
 

@@ -76,7 +76,7 @@ pub struct SectionHeader {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum SectionError {
-    #[error("no section starts here")]
+    #[error("a section should start here, but its marker is missing")]
     Marker,
     #[error("its content is truncated")]
     Truncated,
@@ -87,7 +87,7 @@ pub enum SectionError {
     #[error("its checksum does not match")]
     Content,
     /// The header has a size that no writer produces.
-    #[error("its header claims an impossible size: {claimed} bytes of content in {packed} compressed bytes")]
+    #[error("its header contains an impossible size: {claimed} bytes of content in {packed} compressed bytes")]
     Size { claimed: u64, packed: u64 },
     #[error("it cannot be decompressed: {0}")]
     Decompression(String),

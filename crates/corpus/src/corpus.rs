@@ -116,7 +116,9 @@ impl Corpus {
     fn export_known_paths(&self, program: &str, trained: TrainingRuns) -> Result<PathBuf> {
         let stored = match trained {
             TrainingRuns::TrainAndSuite if self.suite_runs(program)? == 0 => {
-                bail!("{program} has no test suite, which this variant needs. Add one to corpus/programs/{program}.sh, or omit the variant")
+                bail!(
+                    "this variant needs a test suite, but {program} has none. Add one to corpus/programs/{program}.sh, or omit the variant"
+                )
             }
             TrainingRuns::TrainAndSuite => {
                 self.profile_inputs(program, &[CorpusInput::Train, CorpusInput::Suite], trained.file_name_part())?
@@ -265,7 +267,7 @@ impl Corpus {
     fn run_recipe(&self, command: &mut Command) -> Result<()> {
         let status = command.stdin(std::process::Stdio::null()).status().context("cannot run bash")?;
         if !status.success() {
-            bail!("the recipe in {} failed; its message is above", script().display());
+            bail!("the build recipe in {} failed; its message is above", script().display());
         }
         Ok(())
     }

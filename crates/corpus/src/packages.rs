@@ -169,8 +169,8 @@ fn install_packages(packages: &[&str]) -> Result<()> {
     let list = packages.join(" ");
     if !steps::is_on_search_path("apt-get") {
         bail!(
-            "this system lacks the contents of these Debian packages: {list}. Install the equivalent packages with your system's \
-             package manager"
+            "this system lacks the software in these Debian packages: {list}. Install the equivalent packages with your system's package \
+             manager"
         );
     }
     let is_root = nix::unistd::geteuid().is_root();

@@ -100,7 +100,7 @@ fn run_captured(command: &mut Command) -> Result<(String, String)> {
 pub fn search_path_with(folders: &[PathBuf]) -> Result<std::ffi::OsString> {
     let old = std::env::var_os("PATH").unwrap_or_default();
     let all = folders.iter().cloned().chain(std::env::split_paths(&old));
-    std::env::join_paths(all).context("cannot add a folder to PATH, because its name contains a colon. Rename the folder")
+    std::env::join_paths(all).context("cannot add a folder to PATH, because the folder's path contains a colon. Rename the folder")
 }
 
 /// Returns true if a folder in `PATH` contains a file with this name.

@@ -33,7 +33,7 @@ pub fn select_builds(profile: &mut Profile) {
         true
     });
     for path in lost {
-        log::warn!("{path} was rebuilt after it ran: counts of the earlier build are ignored");
+        log::warn!("{path} was rebuilt after it ran, so the counts of the earlier build are ignored");
     }
 }
 

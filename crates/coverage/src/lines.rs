@@ -28,7 +28,7 @@ impl LineExecutions {
             } else if let Some(data) = line.strip_prefix("DA:") {
                 let mut numbers = data.split(',').map(str::parse::<u64>);
                 let (Some(Ok(number)), Some(Ok(count)), Some(file)) = (numbers.next(), numbers.next(), file.as_mut()) else {
-                    bail!("cannot parse a line of llvm-cov's export: {line}");
+                    bail!("cannot parse a line that llvm-cov exported: {line}");
                 };
                 let known = file.entry(u32::try_from(number).unwrap_or(u32::MAX)).or_insert(0u64);
                 *known = known.saturating_add(count);

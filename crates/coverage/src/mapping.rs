@@ -87,7 +87,7 @@ impl CoverageMapping {
             let corrected = write_corrected_profile(&view, &images, &mappings, &names, folder.path())?;
             (counters.functions, images, caveats) = (corrected.functions, corrected.images, corrected.caveats);
         }
-        fs::write(folder.path().join(PROFILE_FILE_NAME), (tools.index)(counters)?).context("cannot write to the temporary folder")?;
+        fs::write(folder.path().join(PROFILE_FILE_NAME), (tools.index)(counters)?).context("cannot write files for llvm-cov to the temporary folder")?;
         let ignored = (!wanted.all_files).then_some(FOREIGN_FILES_PATTERN);
         let llvm_cov = tools.llvm_cov.to_owned();
         let mut mapping =
@@ -173,7 +173,7 @@ impl CoverageMapping {
         let mut export = serde_json::from_slice(&exported).context("llvm-cov's export is not valid JSON")?;
         demangled::demangle_json(&mut export);
         export["not_exact"] = self.caveats.iter().map(CoverageCaveat::json).collect();
-        serde_json::to_vec(&export).context("cannot convert the coverage export to JSON")
+        serde_json::to_vec(&export).context("cannot convert the exported coverage to JSON")
     }
 
     fn list_files(&self) -> Result<Vec<String>> {
@@ -182,7 +182,8 @@ impl CoverageMapping {
         let names: Vec<String> = names.map(str::to_owned).collect();
         ensure!(
             !names.is_empty(),
-            "no source file to show: all belong to downloaded packages or the standard library. To show these, pass --include '*'"
+            "there is no source file to show, because all belong to downloaded packages or the standard library. To show these, pass \
+             --include '*'"
         );
         Ok(names)
     }
@@ -199,7 +200,7 @@ impl CoverageMapping {
     pub fn llvm_cov(&self, verb: &str, options: &[OsString]) -> Result<Vec<u8>> {
         let tool = &self.llvm_cov;
         let Some((first, others)) = self.images.split_first() else {
-            bail!("cannot show coverage, because the profile contains no program")
+            bail!("cannot show coverage, because the profile has counts of no program")
         };
         let mut command = Command::new(tool);
         command.arg(verb).arg(first).arg("-instr-profile").arg(self.folder.path().join(PROFILE_FILE_NAME)).args(options);
@@ -265,7 +266,7 @@ fn write_corrected_profile(
         };
         for part in parts {
             let file = folder.join(format!("mapping-{}", corrected.len()));
-            fs::write(&file, part).context("cannot write to the temporary folder")?;
+            fs::write(&file, part).context("cannot write files for llvm-cov to the temporary folder")?;
             corrected.push(file);
         }
     }
@@ -319,7 +320,7 @@ fn check_images(profile: &Profile, moved: &[PathBuf]) -> Result<Vec<PathBuf>> {
             path.display()
         );
         check_mapping(&fs::read(path)?, path)?;
-        log::info!("{} did not run: all of its code is shown as not executed", path.display());
+        log::info!("{} did not run, so all of its code is shown as not executed", path.display());
     }
     let others = others.into_iter().map(|(path, _)| Ok(path.clone()));
     let found = images.into_iter().map(|image| {

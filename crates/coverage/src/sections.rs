@@ -33,9 +33,10 @@ impl ImageCoverageMapping {
     /// Reads the mapping of an image. Fails if the image or its mapping is corrupt.
     pub fn read(image: &[u8]) -> Result<ImageCoverageMapping> {
         let file = object::File::parse(image)?;
-        let section = |name| file.section_by_name(name).and_then(|s| s.uncompressed_data().ok()).context("the coverage mapping is corrupt");
+        let section =
+            |name| file.section_by_name(name).and_then(|s| s.uncompressed_data().ok()).context("the program's coverage mapping is corrupt");
         let (mapping, functions, names) = (section(MAPPING_SECTION)?, section(FUNCTIONS_SECTION)?, section(NAMES_SECTION)?);
-        let files = read_file_lists(&mapping).context("the file names in the coverage mapping are corrupt")?;
+        let files = read_file_lists(&mapping).context("the file names in the program's coverage mapping are corrupt")?;
         Ok(ImageCoverageMapping { mapping: mapping.into_owned(), functions: functions.into_owned(), names: names.into_owned(), files })
     }
 
@@ -48,7 +49,7 @@ impl ImageCoverageMapping {
             let code = self
                 .functions
                 .get(at + MAPPING_RECORD_HEADER_SIZE..at + MAPPING_RECORD_HEADER_SIZE + size)
-                .context("the coverage mapping is truncated")?;
+                .context("the program's coverage mapping is truncated")?;
             records.push(MappingRecord { header, code });
             at = (at + MAPPING_RECORD_HEADER_SIZE + size).next_multiple_of(MAPPING_RECORD_ALIGNMENT);
         }
@@ -67,7 +68,7 @@ impl ImageCoverageMapping {
             let id = object.add_section(Vec::new(), name.into(), SectionKind::ReadOnlyData);
             object.append_section_data(id, content, MAPPING_RECORD_ALIGNMENT as u64);
         }
-        object.write().context("cannot write the coverage mapping")
+        object.write().context("cannot write the program's coverage mapping")
     }
 }
 
@@ -85,7 +86,7 @@ impl MappingRecord<'_> {
     }
 
     pub fn regions(&self) -> Result<FunctionRegions> {
-        FunctionRegions::read(self.code).context("the regions of a function in the coverage mapping are corrupt")
+        FunctionRegions::read(self.code).context("the source ranges of a function in the program's coverage mapping are corrupt")
     }
 
     /// Appends the record to `out` with the graph hash `graph`, and with `regions` in place of the record's own regions unless it is

@@ -10,7 +10,11 @@ use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFuncti
 
 pub(crate) fn check_thread(trace: &TraceFile, thread: Option<u32>) -> Result<()> {
     let last = trace.threads().saturating_sub(1);
-    ensure!(thread.is_none_or(|t| t <= last), "the trace has no thread {}; its threads are numbered from 0 to {last}", thread.unwrap_or(0));
+    ensure!(
+        thread.is_none_or(|t| t <= last),
+        "the trace has no thread with number {}: its threads are numbered from 0 to {last}",
+        thread.unwrap_or(0)
+    );
     Ok(())
 }
 

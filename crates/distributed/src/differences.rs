@@ -100,7 +100,11 @@ pub fn find_trace_differences(left: &TraceFile, right: &TraceFile, options: &Tra
     let (left_ignored, right_ignored) = (left_out(left)?, left_out(right)?);
     let threads = left.threads().max(right.threads());
     if let Some(thread) = options.thread {
-        ensure!(thread < threads, "no trace has a thread {thread}; threads are numbered from 0 to {}", threads.saturating_sub(1));
+        ensure!(
+            thread < threads,
+            "no trace has a thread with number {thread}: threads are numbered from 0 to {}",
+            threads.saturating_sub(1)
+        );
     }
     let mut differences = Vec::new();
     for thread in (0..threads).filter(|t| options.thread.is_none_or(|wanted| wanted == *t)) {

@@ -101,7 +101,10 @@ pub fn build_model(
     observed: Option<&ObservedTargets>,
 ) -> Result<WitnessModel> {
     for name in excluded {
-        graphs.functions_named(name).next().with_context(|| format!("cannot exclude function `{name}`, which does not exist"))?;
+        graphs
+            .functions_named(name)
+            .next()
+            .with_context(|| format!("cannot exclude function `{name}`, because the program has no such function"))?;
     }
     let closed = opaque_functions(graphs, excluded, observed.is_some());
     let known: Vec<usize> = (0..graphs.functions.len()).filter(|f| !closed.contains_key(f)).collect();
@@ -323,7 +326,9 @@ impl ModelBuilder<'_> {
             let only = place.is_some() && self.observed.is_some_and(|o| o.only_landing == place);
             parts.edges.push((from, to, if only { WitnessEdgeKind::AlwaysCaught } else { WitnessEdgeKind::Unwind }));
         }
-        let entry = graph.block_starting_at(graph.entry).with_context(|| format!("no block starts at the entry of {}", graph.name))?;
+        let entry = graph
+            .block_starting_at(graph.entry)
+            .with_context(|| format!("the control-flow graph of function {} has no block at the function's entry", graph.name))?;
         let edges = parts.edges.iter().map(|(from, to, _)| (*from, *to)).collect();
         let shape = Graph::new(parts.nodes.len() as u32, Node(entry.0), parts.exit, edges)?;
         let mut function = WitnessFunction::new(graph.name.clone(), shape);

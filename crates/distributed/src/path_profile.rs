@@ -34,7 +34,7 @@ pub fn build_path_profile(trace: &TraceFile, run: Run) -> Result<Profile> {
     let seen = TraceFlow::collect(trace)?;
     let functions = number_functions(trace, &seen)?;
     let counts = count_paths(trace, &functions)?;
-    ensure!(!counts.is_empty(), "cannot count paths, because the trace contains no complete path");
+    ensure!(!counts.is_empty(), "cannot count paths, because the trace contains no path from its beginning to its end");
     let ending = match trace.end().ending {
         Some(FollowEnding::Exited(code)) => Some(ProcessEnding::Exit(code)),
         Some(FollowEnding::Killed(signal)) => Some(ProcessEnding::Signal(signal)),
@@ -156,7 +156,7 @@ fn number_functions(trace: &TraceFile, seen: &TraceFlow) -> Result<Vec<NumberedG
     for (function, mut blocks) in blocks {
         let entry = about.functions[function.0 as usize].address;
         let at = blocks.iter().position(|b| trace.block(*b).address == entry);
-        let at = at.with_context(|| format!("the trace has no block at the entry of function {}", trace.name(function)))?;
+        let at = at.with_context(|| format!("the trace has no basic block at the entry of function {}", trace.name(function)))?;
         blocks[..=at].rotate_right(1);
         let first_counter = counters.entry(split_address(entry).0).or_default();
         let one = number_function(trace, seen, function, &blocks, *first_counter)?;

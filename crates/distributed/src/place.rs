@@ -23,7 +23,7 @@ pub(crate) fn has_calls_only(trace: &TraceFile) -> bool {
 pub(crate) fn require_all_blocks(trace: &TraceFile, what: &str) -> Result<()> {
     ensure!(
         !has_calls_only(trace),
-        "the trace contains only calls and returns, but {what} needs all blocks. Record again without `trodden-lab with --calls`"
+        "the trace contains only calls and returns, but {what} needs all basic blocks. Record again without `trodden-lab with --calls`"
     );
     Ok(())
 }
@@ -54,8 +54,8 @@ impl TraceLocation {
     pub fn parse(text: &str, trace: &TraceFile) -> Result<Self> {
         let (name, nth) = match text.trim().rsplit_once(' ') {
             Some((name, number)) if number.bytes().all(|b| b.is_ascii_digit()) => {
-                let nth: u64 = number.parse().with_context(|| format!("the number `{number}` is too large"))?;
-                ensure!(nth > 0, "invalid place `{text}`: executions are numbered from 1");
+                let nth: u64 = number.parse().with_context(|| format!("the number of the execution, `{number}`, is too large"))?;
+                ensure!(nth > 0, "invalid place `{text}`: the number of an execution must be at least 1");
                 (name.trim(), Some(nth))
             }
             _ => (text.trim(), None),
@@ -139,7 +139,7 @@ pub fn ignored_functions(trace: &TraceFile, names: &[String]) -> Result<HashSet<
         if named.is_empty() {
             named = functions_of_file(trace, name);
         }
-        ensure!(!named.is_empty(), "{} has no function or source file `{name}` to ignore", trace.description().image);
+        ensure!(!named.is_empty(), "{} has no function or source file `{name}` that could be ignored", trace.description().image);
         left_out.extend(named);
     }
     Ok(left_out)
@@ -172,7 +172,7 @@ fn blocks_of_line(trace: &TraceFile, file: &str, line: u32) -> Result<Vec<TraceB
     let blocks = (0..).zip(&about.blocks);
     let found: Vec<TraceBlock> =
         blocks.filter(|(_, b)| b.lines.iter().any(|(f, l)| *l == line && is_file(*f))).map(|(n, _)| TraceBlock(n)).collect();
-    ensure!(!found.is_empty(), "no traced code belongs to line {line} of `{file}`");
+    ensure!(!found.is_empty(), "line {line} of `{file}` has no traced code");
     let continues = |block: &TraceBlock| sole_predecessor(trace, *block).is_some_and(|before| found.binary_search(&before).is_ok());
     Ok(found.iter().copied().filter(|block| !continues(block)).collect())
 }

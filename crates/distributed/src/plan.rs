@@ -175,15 +175,15 @@ impl Planner<'_> {
                 let option = if self.options.limit == Some(*limit) {
                     format!("Raise --limit from {limit} to {needs}")
                 } else {
-                    format!("Choose a collector that supports more than {limit} sites, or exclude the function with `--opaque {name}`")
+                    format!("Choose a collector that can watch more than {limit} blocks, or exclude the function with `--opaque {name}`")
                 };
-                anyhow!("function `{name}` needs {needs} witnesses in one run, which exceeds the limit. {option}")
+                anyhow!("function `{name}` needs {needs} witnesses (watched blocks) in one run, which exceeds the limit. {option}")
             }
             PlanError::LimitNotMet { function, limit, enough } => {
                 let name = self.function_name(*function);
                 anyhow!(
-                    "found no set of {limit} witnesses that distinguishes two successors of a branch in `{name}`. Allow {enough} \
-                     witnesses in a run"
+                    "found no set of {limit} witnesses (watched blocks) that distinguishes two successors of a branch in function \
+                     `{name}`. Allow {enough} witnesses in each run"
                 )
             }
             other @ PlanError::WrongWitnessKind(_) => anyhow!("{other}"),
@@ -192,26 +192,38 @@ impl Planner<'_> {
 
     fn read_distribution(&self, path: &Path) -> Result<Distribution> {
         let text = std::fs::read(path).with_context(|| {
-            format!("cannot read witness distribution {}. To write one, run `trodden-lab with --plan=json -- trace record`", path.display())
+            format!(
+                "cannot read witness distribution {} (the blocks to watch in each run). To write one, run `trodden-lab with --plan=json -- \
+                 trace record`",
+                path.display()
+            )
         })?;
         let file: DistributionFile = serde_json::from_slice(&text).with_context(|| {
-            format!("{} is not a witness distribution: expected {{\"profiles\":[[\"0xADDRESS\",...],...]}}", path.display())
+            format!(
+                "{} is not a witness distribution (the blocks to watch in each run): expected {{\"profiles\":[[\"0xADDRESS\",...],...]}}",
+                path.display()
+            )
         })?;
         let name = path.display();
-        ensure!(!file.profiles.is_empty(), "witness distribution {name} has no profiles. Add at least one, or omit --distribution");
+        ensure!(
+            !file.profiles.is_empty(),
+            "witness distribution {name} has no profiles (lists of blocks to watch in one run). Add at least one, or omit --distribution"
+        );
         let own = format!("{:#x}", self.hash);
         if let Some(hash) = file.hash.filter(|hash| *hash != own) {
             bail!(
-                "witness distribution {name} is for a different build (hash {hash} instead of {own}). Create it again with `--plan=json`"
+                "witness distribution {name} (the blocks to watch in each run) is for a different build (hash {hash} instead of {own}). \
+                 Create it again with `--plan=json`"
             );
         }
         let profile = |words: &Vec<String>| words.iter().map(|w| self.parse_witness(w)).collect::<Result<Vec<Witness>>>();
-        let profiles = file.profiles.iter().map(profile).collect::<Result<Vec<_>>>().with_context(|| format!("in {name}"))?;
+        let profiles = file.profiles.iter().map(profile).collect::<Result<Vec<_>>>().with_context(|| format!("cannot use witness distribution {name}"))?;
         let distribution = Distribution::new(&self.model.program, PLAN_WITNESS_KIND, profiles)?;
         let most = self.site_limit().unwrap_or(usize::MAX);
         if let Some(at) = distribution.profiles.iter().position(|p| p.len() > most) {
             bail!(
-                "profile {} of {name} has {} witnesses, which exceeds the limit of {most}. Remove some, or raise --limit",
+                "entry {} of `profiles` in {name} has {} witnesses (watched blocks), which exceeds the limit of {most} in one run. Remove \
+                 some, or raise --limit",
                 at + 1,
                 distribution.profiles[at].len()
             );
@@ -247,7 +259,8 @@ impl Planner<'_> {
             let theorem = if paper.path.is_empty() { "graph" } else { "path" };
             if let Some(violation) = paper.path.iter().chain(&paper.graph).next() {
                 bail!(
-                    "the paper's {theorem} condition rejects {}, but the pairwise condition holds and suffices. Pass `--check pairwise`",
+                    "the {theorem} condition (`--check paper`) rejects {}, but the pairwise condition holds and suffices. Pass `--check \
+                     pairwise`",
                     self.describe_targets(violation)
                 );
             }

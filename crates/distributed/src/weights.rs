@@ -30,7 +30,7 @@ impl BlockExecutionCounts {
         let trace = TraceFile::open(path).with_context(|| format!("cannot open the trace {}", path.display()))?;
         ensure!(
             trace.description().hash == hash,
-            "trace {} is of a different build of {}. Record a trace of this build, or pass `--witness-weights first-run`",
+            "trace {} was recorded with a different build of {}. Record a trace of this build, or pass `--witness-weights first-run`",
             path.display(),
             trace.description().image
         );

@@ -41,8 +41,9 @@ fn write_object(store: &UnitCache, content: &[u8]) -> Result<PathBuf> {
     if fs::read(&path).is_ok_and(|bytes| bytes == content) {
         return Ok(path);
     }
-    atomic_file::write_unsynced(&path, TEMPORARY_PREFIX, content)
-        .with_context(|| format!("cannot write the runtime object {}. Set {CACHE_VARIABLE} to a writable folder", path.display()))?;
+    atomic_file::write_unsynced(&path, TEMPORARY_PREFIX, content).with_context(|| {
+        format!("cannot write trodden's runtime object file {}. Set {CACHE_VARIABLE} to a writable folder", path.display())
+    })?;
     Ok(path)
 }
 
@@ -133,7 +134,8 @@ pub fn try_compiler_plugin(context: &DriverContext, llvm: &LlvmToolchain, plugin
     command.env(CACHE_VARIABLE, context.store()?.root()).env_remove(EXPERIMENT_VARIABLE).env_remove(SETTINGS_VARIABLE);
     run(&mut command).map(drop).with_context(|| {
         format!(
-            "{} (clang {}) does not load {}. Install your distribution's clang with {}, and set {CLANG_VARIABLE} to its path",
+            "{} (clang {}) cannot load the compiler plugin {}. Install your distribution's clang with {}, and set {CLANG_VARIABLE} to its \
+             path",
             llvm.clang().display(),
             llvm.major,
             plugin.display(),
@@ -169,8 +171,8 @@ fn link_for_preload(context: &DriverContext, library: &Path) -> Result<PathBuf> 
     let own = folder.join(format!("{}.so", Identity::from_content(library.as_os_str().as_encoded_bytes())));
     if has_separator(&own) {
         bail!(
-            "cannot preload {} or {}, because their paths contain blanks or colons. Set {CACHE_VARIABLE} to a folder whose path has \
-             neither",
+            "cannot preload trodden's libraries {} or {}, because their paths contain blanks or colons. Set {CACHE_VARIABLE} to a folder \
+             whose path has neither",
             library.display(),
             own.display()
         );

@@ -164,12 +164,15 @@ fn log_summary(context: &DriverContext, events: &[DriverEvent], has_succeeded: b
         (0, _) if is_for_traces => {
             let images: Vec<String> = found.plain.iter().map(|i| display_name(context, i)).collect();
             match images.is_empty() {
-                true => log::info!("the build linked no program with witness sleds"),
-                false => log::info!("programs with witness sleds: {}", list_names(&images, MAX_LISTED_FILES)),
+                true => log::info!("the build linked no program with space for tracing jumps (witness sleds)"),
+                false => log::info!(
+                    "these programs have space for a tracing jump (witness sled) in each basic block: {}",
+                    list_names(&images, MAX_LISTED_FILES)
+                ),
             }
         }
-        (0, 0) => log::warn!("the build produced neither an instrumented object nor an instrumented program"),
-        (0, objects) => log::info!("{} instrumented; no program was linked", plural(objects as u128, "object", "objects")),
+        (0, 0) => log::warn!("the build produced no instrumented object file and no instrumented program"),
+        (0, objects) => log::info!("{} instrumented, but no program was linked", plural(objects as u128, "object", "objects")),
         (count, _) => {
             let units = plural(found.units.len() as u128, "unit", "units");
             log::info!("{units} instrumented in {}: {}", plural(count as u128, "image", "images"), list_names(&images, MAX_LISTED_FILES));
@@ -177,7 +180,10 @@ fn log_summary(context: &DriverContext, events: &[DriverEvent], has_succeeded: b
     }
     if !found.plain.is_empty() && !found.images.is_empty() {
         let plain = found.plain.iter().map(|i| display_name(context, i)).collect::<Vec<_>>();
-        log::info!("not instrumented, because no unit of it was compiled by trodden: {}", list_names(&plain, MAX_LISTED_FILES));
+        log::info!(
+            "some linked files are not instrumented, because trodden compiled no part of them: {}",
+            list_names(&plain, MAX_LISTED_FILES)
+        );
     }
     found.images
 }

@@ -247,7 +247,7 @@ fn set_compiler_wrappers(
 
 fn enable_coverage(command: &mut Command, workspace: &CargoWorkspace, rustc: &RustcVersion) {
     if !workspace.host_code.is_empty() {
-        log::info!("no coverage for code that runs during the build: {}", list_names(&workspace.host_code, 3));
+        log::info!("coverage leaves out code that runs during the build: {}", list_names(&workspace.host_code, 3));
     }
     command.env(rust::CFG_VARIABLE, if rustc.is_nightly() { "coverage coverage_nightly" } else { "coverage" });
 }
@@ -371,7 +371,7 @@ impl CargoWorkspace {
         }
         let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).context("cannot parse the output of `cargo metadata`")?;
         let folder = |name: &str| {
-            let folder = metadata[name].as_str().with_context(|| format!("the output of `cargo metadata` has no {name}"))?;
+            let folder = metadata[name].as_str().with_context(|| format!("the output of `cargo metadata` lacks the field `{name}`"))?;
             anyhow::Ok(PathBuf::from(folder))
         };
         let all = || metadata["packages"].as_array().into_iter().flatten();

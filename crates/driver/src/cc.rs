@@ -71,11 +71,12 @@ fn drive_clang(context: &DriverContext, llvm: &LlvmToolchain, language: SourceLa
     }
     ensure!(
         !requests_control_flow_integrity(&line),
-        "-fsanitize=cfi needs clang's own -flto, which cannot be combined with counting. Omit it from the instrumented build"
+        "-fsanitize=cfi needs clang's own -flto, which cannot be combined with counting. Omit -fsanitize=cfi from the instrumented build"
     );
     ensure!(
         !requests_emulated_tls(&line) || experiment::from_environment(context)?.observe == Some(Observe::Addresses),
-        "-femulated-tls cannot be combined with counting, which needs ELF thread-local storage. Omit it from the instrumented build"
+        "-femulated-tls cannot be combined with counting, which needs ELF thread-local storage. Omit -femulated-tls from the instrumented \
+         build"
     );
     // With link-time optimisation, code is instrumented at the link. Assembly output reaches no link as bitcode, so it is instrumented
     // here.
@@ -119,13 +120,13 @@ fn compile_options(context: &DriverContext, llvm: &LlvmToolchain, line: &Compile
         added.extend(pgo::profile_use_options(context, line));
     }
     if line.compiles && embeds_bitcode(line) {
-        log::info!("-fembed-bitcode is ignored, because counting needs clang to compile to machine code in one step");
+        log::info!("-fembed-bitcode is ignored, because clang must compile to machine code in one step to count paths");
         added.push("-fembed-bitcode=off".into());
     }
     if line.lto {
         log::info!(
-            "-flto is ignored, because each unit is instrumented as it is compiled. To optimise the whole program, use `trodden build \
-             --lto`"
+            "-flto is ignored, because trodden instruments each source file when it is compiled. To optimise the whole program, use \
+             `trodden build --lto`"
         );
         added.push("-fno-lto".into());
         if line.whole_program_vtables {
@@ -217,7 +218,8 @@ fn remove_trodden_options(arguments: &mut Vec<OsString>) -> Result<TroddenOption
                 let conflicts = setting.observe.is_some() && own.settings.observe.is_some() && setting.observe != own.settings.observe;
                 ensure!(
                     !conflicts,
-                    "{SETTINGS_OPTION}: `{word}` cannot be combined with another word that selects what is counted. Make two builds"
+                    "{SETTINGS_OPTION}: `{word}` cannot be combined with the other given word, because each of them selects what is \
+                     counted. Make two builds"
                 );
                 own.settings = setting.or(own.settings);
             }
@@ -225,7 +227,7 @@ fn remove_trodden_options(arguments: &mut Vec<OsString>) -> Result<TroddenOption
                 own.settings.set("events", event.as_ref()).with_context(|| format!("{SETTINGS_OPTION}{word}"))?
             }
             _ => bail!(
-                "{SETTINGS_OPTION}: unknown word `{word}`. Use {LTO_WORD}, {} (or another event)",
+                "{SETTINGS_OPTION}: unknown value `{word}`. Use {LTO_WORD}, {} (or another event)",
                 SETTING_WORDS.map(|(name, _)| name).join(", ")
             ),
         }

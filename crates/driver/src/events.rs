@@ -51,7 +51,7 @@ pub fn append_event(context: &DriverContext, event: &DriverEvent) {
     text.push('\n');
     let written = OpenOptions::new().append(true).create(true).open(path).and_then(|mut f| f.write_all(text.as_bytes()));
     if let Err(error) = written {
-        log::warn!("cannot write the log {}: {error}", Path::new(path).display());
+        log::warn!("cannot write to the log of the build, {}: {error}", Path::new(path).display());
     }
 }
 
@@ -59,7 +59,7 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<DriverEvent>> {
     use anyhow::Context;
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the build's log {}", path.display()))?;
     text.lines()
-        .map(|line| serde_json::from_str(line).with_context(|| format!("the build's log contains an invalid event: {line}")))
+        .map(|line| serde_json::from_str(line).with_context(|| format!("the log of the build contains an invalid event: {line}")))
         .collect()
 }
 

@@ -81,7 +81,8 @@ pub fn expand_thin_archive(context: &DriverContext, path: &Path, bytes: Vec<u8>)
     for member in archive.members() {
         let name = String::from_utf8_lossy(member?.name()).into_owned();
         let file = folder.join(&name);
-        let content = fs::read(&file).with_context(|| format!("cannot read {}, a member of {}", file.display(), path.display()))?;
+        let content =
+            fs::read(&file).with_context(|| format!("cannot read {}, a member of the archive {}", file.display(), path.display()))?;
         let name = Path::new(&name).file_name().map_or(name.clone(), |n| n.to_string_lossy().into_owned());
         found.push(ArchiveMember { name, bytes: content });
     }

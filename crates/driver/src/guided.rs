@@ -72,7 +72,7 @@ pub fn run(context: &DriverContext, job: &ProfileGuidedBuild, training: &Trainin
     let again = builder.run(Some(&file))?;
     ensure!(
         again == program,
-        "the second build produced {}, but the first build {}. Choose one of them with --program",
+        "the second build produced {}, but the first build produced {}. Choose one of them with --program",
         again.display(),
         program.display()
     );

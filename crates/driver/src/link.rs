@@ -90,8 +90,8 @@ fn warn_about_other_options(job: &LinkJob, image: &InstrumentedImage) -> Result<
         more => format!(", and {more} more"),
     };
     log::warn!(
-        "{}{more}, in {}, was compiled with other counting options than this link ({}; here {}). Compile it again, and keep a separate \
-         build folder (for ccache: a separate CCACHE_NAMESPACE) for each set of options",
+        "{}{more}, in {}, was compiled with different counting options ({}) than this link step uses ({}). Compile it again, and keep a \
+         separate build folder (for ccache: a separate CCACHE_NAMESPACE) for each set of options",
         first.source,
         Path::new(job.line.image()).display(),
         only_in(&other, &own),
@@ -142,8 +142,8 @@ fn explain_link_failure(job: &LinkJob) {
     let bytes: u64 = files.map(|bytes| frames::total_counter_bytes(&bytes)).sum();
     if bytes >= MAX_COUNTER_BYTES {
         log::error!(
-            "the counters of {} take {:.1} GiB, but code can address less than 2 GiB. Build with a smaller table-slots=N in \
-                TRODDEN_INSTRUMENT, or omit table-slots",
+            "the counters of {} need {:.1} GiB, but its code can address less than 2 GiB. Build with a smaller table-slots=N in \
+             TRODDEN_INSTRUMENT, or omit table-slots",
             Path::new(job.line.image()).display(),
             bytes as f64 / f64::from(1 << 30)
         );
@@ -256,7 +256,9 @@ fn request_file(job: &LinkJob) -> Option<OsString> {
 }
 
 fn store_recipe(job: &LinkJob, store: &UnitCache, image: &InstrumentedImage, listed: Option<&Path>) -> Result<()> {
-    let listed = listed.ok_or_else(|| anyhow!("linker `{}` does not list its inputs", linker_name(job.line).display()))?;
+    let listed = listed.ok_or_else(|| {
+        anyhow!("the inputs of the link are unknown, because linker `{}` does not list them", linker_name(job.line).display())
+    })?;
     let directory = job.directory.map_or_else(|| job.context.directory(), Ok)?;
     let recipes = RecipeStore::in_cache(store);
     let paths = find_user_files(job, &fs::read(job.resolve(listed))?, directory);
@@ -380,7 +382,7 @@ fn assembly_sources(job: &LinkJob, recipes: &RecipeStore) -> Result<Vec<SourceIn
 fn compile_object(job: &LinkJob, recipes: &RecipeStore, at: usize) -> Result<String> {
     let source = &job.line.arguments[at];
     if source == "-" {
-        bail!("a source that clang read from standard input was compiled without instrumentation. Compile it from a file");
+        bail!("source code that clang read from standard input was compiled without instrumentation. Compile it from a file");
     }
     let folder = job.context.folder("trodden-object-")?;
     let object = folder.path().join("object.o");

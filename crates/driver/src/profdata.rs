@@ -28,7 +28,7 @@ fn edge_counts(profile: &Profile) -> Result<EdgeCounts> {
     let edges = EdgeCounts::new(profile, &collect_call_targets)?;
     if !edges.without_placeholders.is_empty() {
         let sources = list_names(&edges.without_placeholders, 1);
-        log::info!("skipping units that were built without LLVM's counters: {sources}");
+        log::info!("skipping source files that were compiled without LLVM's counters: {sources}");
     }
     Ok(edges)
 }
@@ -98,7 +98,7 @@ fn collect_call_targets(image: &ImageProfile) -> CallTargetsByOffset {
     }
     let changed = || {
         let path = if image.path.is_empty() { "an image without a path" } else { &image.path };
-        log::info!("{path} was changed or removed after it ran, so the profile lacks targets of its indirect calls");
+        log::info!("{path} was changed or removed after it ran, so the profile lacks the targets of its indirect calls");
         CallTargetsByOffset::new()
     };
     let Ok(bytes) = fs::read(&image.path) else { return changed() };

@@ -99,7 +99,7 @@ fn describe_units(context: &DriverContext, work: &[PropertyJob]) -> Result<Vec<(
     let done = Mutex::new(Vec::new());
     for_each_in_parallel(context, work, "units", |job| {
         let properties =
-            describe_unit(&compiler, folder.path(), job).with_context(|| format!("cannot compile the unit of {}", job.map.source))?;
+            describe_unit(&compiler, folder.path(), job).with_context(|| format!("cannot compile the code of {}", job.map.source))?;
         done.lock().unwrap_or_else(|e| e.into_inner()).push((job.unit, properties));
         Ok(())
     })?;
@@ -119,8 +119,8 @@ fn describe_unit(
     experiment::pass_request_to_command(&mut command, &request.write(&InputFolder::new(folder))?);
     compiler.run(command, Path::new(&input))?;
     let mut properties = UnitProperties::from_bytes(&fs::read(folder.join(&result)).context(
-        "the plugin wrote no block properties, so it may belong to a different version of trodden. Install the plugin and trodden in \
-         the same version",
+        "trodden's compiler plugin wrote no properties of basic blocks, so it may belong to a different version of trodden. Install the \
+         plugin and trodden in the same version",
     )?)?;
     if properties.files != map.files || properties.scopes != map.scopes {
         properties.clear_positions();

@@ -254,9 +254,9 @@ pub fn map_in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> Resul
 fn compile_unit(compiler: &BitcodeCompiler, frame: &Frame, folder: &Path) -> Result<()> {
     let map = frame.map()?;
     let bitcode = folder.join(format!("{}.bc", frame.unit));
-    fs::write(&bitcode, frame.bitcode().with_context(|| format!("cannot rebuild the object of {}", map.source))?)?;
+    fs::write(&bitcode, frame.bitcode().with_context(|| format!("cannot rebuild the object file of {}", map.source))?)?;
     let made = codegen_options(&map).and_then(|codegen| compiler.compile_object(&bitcode, &codegen, &object_path(folder, frame.unit)));
-    made.with_context(|| format!("cannot compile the unit of {}", map.source))?;
+    made.with_context(|| format!("cannot compile the code of {}", map.source))?;
     fs::remove_file(&bitcode)?;
     Ok(())
 }

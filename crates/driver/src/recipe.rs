@@ -135,18 +135,19 @@ impl RecipeStore {
         let text = match fs::read(&path) {
             Ok(text) => text,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => bail!(
-                "the unit cache {} does not know how image {} was linked. Link it again with `trodden cc` and without `keep=map`, or \
-                 set TRODDEN_CACHE to the cache of the machine that built it",
+                "the unit cache (folder {}) does not contain the link command of image {}. Link it again with `trodden cc`, without the \
+                 setting `keep=map`, or set TRODDEN_CACHE to the unit cache of the machine that built it",
                 self.root.display(),
                 image.identity
             ),
             Err(e) => return Err(e).with_context(|| format!("cannot read {}", path.display())),
         };
         let recipe: LinkRecipe = serde_json::from_slice(&text)
-            .with_context(|| format!("the link recipe {} is corrupt. Link the program again", path.display()))?;
+            .with_context(|| format!("the link recipe {} (the stored link command) is corrupt. Link the program again", path.display()))?;
         if recipe.schema_version != SCHEMA_VERSION {
             bail!(
-                "the link recipe {} has version {}, but this version of trodden reads version {SCHEMA_VERSION}. Link the program again",
+                "the link recipe {} (the stored link command) has version {}, but this version of trodden reads version {SCHEMA_VERSION}. \
+                 Link the program again",
                 path.display(),
                 recipe.schema_version
             );
@@ -183,8 +184,11 @@ impl RecipeStore {
 
     /// Reads the content that is stored under this name. Fails if it is missing or was modified.
     pub fn content(&self, name: &str) -> Result<Vec<u8>> {
-        let identity = Identity::parse(name)
-            .ok_or_else(|| anyhow!("the link recipe is corrupt: `{name}` is not the name of a stored file. Link the program again"))?;
+        let identity = Identity::parse(name).ok_or_else(|| {
+            anyhow!(
+                "the link recipe (the stored link command) is corrupt: `{name}` is not the name of a stored file. Link the program again"
+            )
+        })?;
         let path = self.content_path(name);
         let bytes =
             fs::read(&path).with_context(|| format!("cannot read {}, an input of the link. Link the program again", path.display()))?;

@@ -241,7 +241,7 @@ fn replace_saved_module(context: &DriverContext, arguments: &mut [OsString]) -> 
     let written = context.variable(MODULE_VARIABLE).map(PathBuf::from).filter(|m| m.is_file());
     match written.or_else(|| find_saved_module(arguments)) {
         Some(module) => replace_object(context, arguments, &module)?,
-        None => log::warn!("rustc called the linker without writing bitcode, so the result is not instrumented"),
+        None => log::warn!("rustc called the linker, but wrote no bitcode, so the result is not instrumented"),
     }
     Ok(())
 }

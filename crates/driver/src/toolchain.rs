@@ -236,7 +236,10 @@ impl LlvmToolchain {
         let packaged = || Some(packages_folder(self.major).join(tool.name())).filter(|path| is_program(path));
         let found = found.or_else(in_folder).or_else(|| find_compiler_on_path(context, OsStr::new(&versioned))).or_else(packaged);
         found.with_context(|| {
-            format!("{versioned} is not installed. Run `{}`, then `trodden doctor`, which checks the rest", self.install(tool))
+            format!(
+                "{versioned} is not installed. Run `{}`, and then `trodden doctor`, which checks whether anything else is missing",
+                self.install(tool)
+            )
         })
     }
 

@@ -227,7 +227,7 @@ impl VariantDefaults {
         let (source, object) = (folder.join("defaults.s"), folder.join(DEFAULTS_OBJECT));
         fs::write(&source, assembly)?;
         let status = Command::new(llvm.clang()).arg("-c").arg(&source).arg("-o").arg(&object).status()?;
-        ensure!(status.success(), "the assembler failed on {}", source.display());
+        ensure!(status.success(), "clang cannot assemble {}", source.display());
         Ok(Some(object))
     }
 }
@@ -249,7 +249,7 @@ fn write_inputs(inputs: &LinkInputs, sandbox: &LinkSandbox, mut rebuilder: Objec
         let object = match &source.made {
             BuildProduct::Unit(unit) => {
                 let made = Identity::parse(unit).and_then(|u| rebuilder.object_of_unit(u).map(Path::to_owned));
-                made.ok_or_else(|| anyhow!("unit {unit} was not compiled"))?
+                made.ok_or_else(|| anyhow!("compilation unit {unit} was not compiled"))?
             }
             BuildProduct::Object(content) => {
                 let path = sandbox.folder.path().join(format!("source-{}.o", source.at));
@@ -263,11 +263,16 @@ fn write_inputs(inputs: &LinkInputs, sandbox: &LinkSandbox, mut rebuilder: Objec
 }
 
 fn read_unit(store: &UnitCache, unit: &str) -> Result<Frame> {
-    let identity = Identity::parse(unit)
-        .ok_or_else(|| anyhow!("the link recipe is corrupt: `{unit}` is not the name of a unit. Link the program again"))?;
+    let identity = Identity::parse(unit).ok_or_else(|| {
+        anyhow!(
+            "the link recipe (the stored link command) is corrupt: `{unit}` is not the name of a compilation unit. Link the program again"
+        )
+    })?;
     match store.get(identity)? {
         Some(frame) => Ok(frame),
-        None => bail!("unit {unit} is missing from the unit cache {}. Build the program again", store.root().display()),
+        None => {
+            bail!("compilation unit {unit} is missing from the unit cache (folder {}). Build the program again", store.root().display())
+        }
     }
 }
 

@@ -49,7 +49,7 @@ pub type NodeSet = DenseSet<Node>;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GraphError {
     /// An edge, the entry or the exit names a node that does not exist.
-    #[error("{what} names node {node}, but there are {nodes} nodes (numbered from 0)")]
+    #[error("{what} names node {node}, which does not exist: there are {nodes} nodes, numbered from 0")]
     NoSuchNode {
         /// The entry, the exit or an edge, with its number.
         what: String,
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn errors_name_the_edge_and_the_node() {
         let e = Graph::new(2, Node(0), Node(1), vec![(Node(0), Node(7))]).unwrap_err();
-        assert_eq!(e.to_string(), "edge 0 names node 7, but there are 2 nodes (numbered from 0)");
+        assert_eq!(e.to_string(), "edge 0 names node 7, which does not exist: there are 2 nodes, numbered from 0");
         assert!(matches!(Graph::new(1, Node(0), Node(0), vec![]), Err(GraphError::EntryIsExit(0))));
     }
 }

@@ -4,10 +4,10 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HardwareError {
     /// A parameter file cannot be parsed.
-    #[error("invalid parameters: {0}")]
+    #[error("cannot parse the parameters of the processor model: {0}")]
     Syntax(String),
     /// A parameter is out of range.
-    #[error("{parameter} = {value}: must be {permitted}")]
+    #[error("{parameter} = {value} is not permitted: the value must be {permitted}")]
     Parameter {
         /// Name of the parameter.
         parameter: &'static str,

@@ -13,14 +13,14 @@ pub enum InstrumentError {
     Placeholders(#[from] PlaceholderError),
     #[error("cannot determine the folder of the unit cache. Set {CACHE_VARIABLE} (or HOME) to a writable folder")]
     NoCacheFolder,
-    #[error("cannot write the unit cache {folder}: {source}. Set {CACHE_VARIABLE} to a writable folder")]
+    #[error("cannot write to the unit cache (folder {folder}): {source}. Set {CACHE_VARIABLE} to a writable folder")]
     CacheWrite { folder: PathBuf, source: std::io::Error },
-    #[error("cannot write the block properties {file}: {source}. Set TMPDIR to a writable folder")]
+    #[error("cannot write the properties of basic blocks to {file}: {source}. Set TMPDIR to a writable folder")]
     PropertiesWrite { file: PathBuf, source: std::io::Error },
-    #[error("cannot process the units in {file}: {what}. Set TMPDIR to a writable folder with free space")]
+    #[error("cannot process the compilation units in {file}: {what}. Set TMPDIR to a writable folder with free space")]
     Tasks { file: PathBuf, what: String },
     #[error(
-        "function `{0}` has too many partial paths (paths up to a call) for a stream. Build with a smaller max-paths=N in \
+        "function `{0}` has too many paths that end at a call to record them in a stream. Build with a smaller max-paths=N in \
          TRODDEN_INSTRUMENT"
     )]
     TooManyEvents(String),
@@ -29,8 +29,8 @@ pub enum InstrumentError {
     #[error("function `{function}`: {what}. Please report this bug with the source file")]
     Probes { function: String, what: String },
     #[error(
-        "function `{0}` has different paths than in the file of known paths, or different numbers for them. Record the runs again with \
-         a program built with default options"
+        "function `{0}` does not match the file of known paths: its paths or their numbers differ. Record the runs again with a program \
+         built with default options"
     )]
     KnownPathsMismatch(String),
     #[error(
@@ -42,7 +42,9 @@ pub enum InstrumentError {
         /// The verifier's finding.
         what: String,
     },
-    #[error("function `{0}` differs from the function that was divided among copies. Rebuild the program, and divide it again")]
+    #[error(
+        "function `{0}` has changed since its paths were divided among copies of the program. Rebuild the program, and divide it again"
+    )]
     PartMismatch(String),
     #[error("function `{function}`: LLVM cannot run the passes {passes} ({what}). Please report this bug with the version of clang")]
     Passes {
@@ -51,7 +53,7 @@ pub enum InstrumentError {
         /// LLVM's message.
         what: String,
     },
-    #[error("cannot read the source module that clang embedded. Compile without -fembed-bitcode")]
+    #[error("cannot read the LLVM module that clang embedded in the object file. Compile without -fembed-bitcode")]
     UnreadableEmbeddedModule,
     #[error("function `{0}` is invalid after instrumentation, which is a bug in trodden. Please report the bug with the source file")]
     InvalidFunction(String),

@@ -40,7 +40,7 @@ pub struct IterationCode<'a> {
 pub enum IterationPlanError {
     #[error(transparent)]
     Numbering(#[from] IterationNumberingError),
-    #[error("cannot find a hash function for its paths over iterations. Count paths over fewer iterations")]
+    #[error("found no hash function for the function's paths over several iterations of a loop. Count paths over fewer iterations")]
     NoPerfectHashError,
 }
 

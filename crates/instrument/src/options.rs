@@ -72,8 +72,8 @@ pub struct PluginOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum PluginOptionsError {
     #[error(
-        "{SETTINGS_VARIABLE} has no effect on the plugin, only on trodden's drivers (trodden cc, trodden c++, cargo trodden). Compile \
-         with a driver, or set {EXPERIMENT_VARIABLE} to the file of a request"
+        "the compiler plugin ignores {SETTINGS_VARIABLE}, which only trodden's drivers read (trodden cc, trodden c++, cargo trodden). \
+         Compile with a driver, or set {EXPERIMENT_VARIABLE} to the file of a request"
     )]
     NotResolved,
     #[error(transparent)]

@@ -37,7 +37,7 @@ const PLACEHOLDER_METADATA: &str = "trodden.edge.counters";
 pub enum PlaceholderError {
     #[error("cannot read LLVM's profile table `{0}`. Use `trodden build --pgo` or `--coverage` without profiling options of the compiler")]
     Table(String),
-    #[error("the unit was compiled with {found} instead of {expected}. Compile it again with `trodden build {option}`")]
+    #[error("the source file was compiled with {found} instead of {expected}. Compile it again with `trodden build {option}`")]
     Kind {
         found: &'static str,
         expected: &'static str,

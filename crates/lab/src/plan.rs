@@ -35,7 +35,7 @@ pub fn run(job: &cli::PlanArguments) -> Result<ExitCode> {
     }
     let basis = if profile.is_some() { add_estimates(units, &procedures)? } else { procedures.clone() };
     if profile.is_none() {
-        note("hits are estimated from the code. For measured hits, pass a profile of the program, as in --profile last");
+        note("the numbers of hits are estimated from the code. For measured hits, pass a profile of the program, as in --profile last");
     }
     let (measure, measured) = (job.hits, profile.is_some());
     let mut answers = Vec::new();

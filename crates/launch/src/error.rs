@@ -82,7 +82,7 @@ pub enum LaunchError {
         other: PathBuf,
     },
     /// This process received SIGINT, SIGTERM or SIGHUP.
-    #[error("interrupted; all running tasks were ended")]
+    #[error("interrupted: all running tasks were ended")]
     Interrupted,
     /// The command template has no placeholder for the script.
     #[error(

@@ -16,8 +16,8 @@ use trodden_flow::part::{Measure, Part, PathEnds};
 /// The maximum number of probes per copy is lower than the number that the paths with a single end need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the paths that end with the same edge of procedure {procedure} need {probes} probes in one copy. Allow at least {probes} probes \
-     per copy"
+    "all paths of procedure {procedure} that end with the same edge must be counted by one copy of the program, which needs {probes} \
+     probes. Allow at least {probes} probes per copy"
 )]
 pub struct TooFewProbes {
     /// Index of the procedure.

@@ -50,7 +50,7 @@ pub struct EdgeFlowNetwork {
 
 /// Inconsistent counts: a node is left more often than it is entered. The field is the number of the edge into the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("inconsistent counts: the node after edge {0} is left more often than it is entered")]
+#[error("the counts are inconsistent: the node that edge {0} leads to is left more often than it is entered")]
 pub struct Unbalanced(pub u32);
 
 impl EdgeFlowNetwork {

@@ -36,8 +36,8 @@ pub enum CollectProblem {
     Raw { file: PathBuf, image: String, problem: RawProblem },
     /// The image's file has been rebuilt since the run, and the unit cache lacks some of its maps. The image is left out of the profile.
     #[error(
-        "`{image}` is not in the profile: it was rebuilt after it ran (build {ran} was counted, the file is now build {on_disk}), and \
-         the unit cache lacks the maps of {missing} of the units that ran. Record again"
+        "`{image}` is not in the profile: it was rebuilt after it ran (build {ran} was counted, the file is now build {on_disk}), and the \
+         unit cache lacks the maps (blocks and paths) of {missing} of the compilation units that ran. Record again"
     )]
     Rebuilt {
         image: String,
@@ -47,10 +47,11 @@ pub enum CollectProblem {
         missing: usize,
     },
     /// The image's file has been rebuilt since the run, but the unit cache has all its maps. The image is in the profile.
-    #[error("`{image}` was rebuilt after it ran: the profile describes the old build {ran}, not build {on_disk}, which the file is now")]
+    #[error("`{image}` was rebuilt after it ran: the profile describes the old build {ran}, not the file's current build {on_disk}")]
     RebuiltButCached { image: String, ran: Identity, on_disk: Identity },
     #[error(
-        "`{image}` (build {ran}): {} of its {units} units have no map and are not in the profile ({}), because {reason}, {remedy}",
+        "`{image}` (build {ran}): the profile lacks {} of its {units} compilation units, which have no map of their paths ({}), because \
+         {reason}, {remedy}",
         .missing.len(), join_first_few(.missing)
     )]
     NoMaps {
@@ -64,7 +65,8 @@ pub enum CollectProblem {
         remedy: String,
     },
     #[error(
-        "`{image}`: the map of unit {unit} is corrupt ({what}), so the unit is not in the profile. Rebuild the program and run it again"
+        "`{image}`: the map (blocks and paths) of compilation unit {unit} is corrupt ({what}), so the profile lacks this unit. Rebuild the \
+         program and run it again"
     )]
     BadMap { image: String, unit: Identity, what: String },
 }

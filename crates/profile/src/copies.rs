@@ -95,11 +95,11 @@ impl fmt::Display for CopyDivergence {
 pub enum CopiesError {
     #[error(transparent)]
     Map(#[from] MapError),
-    #[error("function `{function}` of copy {copy} differs from the program's function. Create the copies again")]
+    #[error("function `{function}` in copy {copy} of the program differs from the program's own function. Create the copies again")]
     OtherProgram { copy: usize, function: String },
-    #[error("no copy counted anything. Check that the command runs the program that was copied")]
+    #[error("no copy of the program counted anything. Check that the command runs the program that was copied")]
     Nothing,
-    #[error("no copy counts function `{0}`. Create the copies again")]
+    #[error("no copy of the program counts function `{0}`. Create the copies again")]
     Uncounted(String),
 }
 

@@ -69,15 +69,15 @@ pub enum EdgeError {
     NoPlaceholders,
     /// Units were built for different kinds or versions of LLVM's profile format.
     #[error(
-        "the program's units were built for different LLVM profile versions ({one:#x} and {other:#x}). Build all of them with the same \
-            compiler, and either all with --pgo or all with --coverage"
+        "the program's source files were compiled for different LLVM profile versions ({one:#x} and {other:#x}). Build all of them with \
+         the same compiler, and either all with --pgo or all with --coverage"
     )]
     Versions {
         /// Profile version and variant flags of one unit.
         one: u64,
         other: u64,
     },
-    #[error("the counter placeholders of unit {unit} are corrupt ({what}). Rebuild the program and record again")]
+    #[error("the counter placeholders of compilation unit {unit} are corrupt ({what}). Rebuild the program and record again")]
     Corrupt { unit: String, what: &'static str },
     #[error(transparent)]
     Map(#[from] MapError),

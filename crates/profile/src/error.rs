@@ -26,17 +26,17 @@ pub enum ProfileError {
     #[error("{path}: this {kind} was written by an earlier version of trodden. Use that version, or record again")]
     Earlier { path: PathBuf, kind: &'static str },
     #[error(
-        "{path} was written by an older version of trodden ({what} has layout {found}, this version reads layout {known}). Rebuild the \
+        "{path} was written by an older version of trodden: {what} has layout {found}, but this version reads layout {known}. Rebuild the \
          program and record again, or use the version that wrote the file"
     )]
     Older { path: PathBuf, what: String, found: u32, known: u32 },
     #[error(
-        "{path} was written by a newer version of trodden ({what} has layout {found}, this version reads layout {known}). Use the newer \
+        "{path} was written by a newer version of trodden: {what} has layout {found}, but this version reads layout {known}. Use the newer \
          version"
     )]
     Newer { path: PathBuf, what: String, found: u32, known: u32 },
     /// A raw file without a header: the program that writes it is still starting, or ended before it wrote the header.
-    #[error("{0}: this raw file has no counts, because the program ended before it wrote the file's header. Delete the file")]
+    #[error("{0}: this file of raw counts is empty, because the program ended before it wrote the file's header. Delete the file")]
     NotReady(PathBuf),
     #[error(
         "{0}: the program's counts are lost, because the disk was full or the file size limit (ulimit -f) was too low. Free space or \
@@ -50,7 +50,7 @@ pub enum ProfileError {
     #[error("{path}: all {lost} parts of this profile are corrupt. Record again")]
     NothingIntact { path: PathBuf, lost: usize },
     #[error(
-        "`{image}` was built differently: {one_name} is of build {one}, {other_name} of build {other}. Record both with one \
+        "`{image}` is not the same build in both: {one_name} is of build {one}, and {other_name} is of build {other}. Record both with one \
          build{alternative}"
     )]
     OtherBuild {
@@ -63,18 +63,18 @@ pub enum ProfileError {
         alternative: &'static str,
     },
     #[error(
-        "cannot merge {name}: it was {what}; the profiles before it were {others}. Merge the two kinds separately, and compare the \
+        "cannot merge {name}: it was {what}, but the profiles before it were {others}. Merge the two kinds separately, and compare the \
          results with `trodden diff --across-builds`"
     )]
     SampledAndFull { name: String, what: &'static str, others: &'static str },
     #[error(
-        "cannot merge {name}: it was counted for {share:.2}% of its run time, and the profiles before it for {others:.2}%, so the runs \
-         would have unequal weights. Sample all runs with the same --burst and --every"
+        "cannot merge {name}: it was counted during {share:.2}% of its run time, but the profiles before it during {others:.2}%, so the \
+         runs would have unequal weights. Sample all runs with the same --burst and --every"
     )]
     OtherShare { name: String, share: f64, others: f64 },
     #[error(
-        "{one_name} and {other_name} have no program or library in common: the first has {one}, the second {other}. Compare runs of the \
-         same program"
+        "cannot compare {one_name} and {other_name}, because they have no program or library in common: the first has {one}, the second \
+         {other}. Compare runs of the same program"
     )]
     NothingInCommon { one_name: String, one: String, other_name: String, other: String },
     #[error("{name}: {source}. Rebuild the program and record again")]
@@ -88,9 +88,12 @@ pub enum ProfileError {
          (`trodden record --no-store --output FILE`)"
     )]
     StoreUnwritable { folder: PathBuf, why: String },
-    #[error("found no run store (folder `{folder}`) in {start} or a parent folder. To create one, run `trodden record -- PROGRAM`")]
+    #[error(
+        "found no run store (a folder `{folder}` with recorded runs) in {start} or a parent folder. To create one, run `trodden record -- \
+         PROGRAM`"
+    )]
     NoStore { folder: &'static str, start: PathBuf },
-    #[error("no run store in {folder} (set by TRODDEN_RUNS). To create one, run `trodden record -- PROGRAM`")]
+    #[error("there is no run store in {folder}, which TRODDEN_RUNS names. To create one, run `trodden record -- PROGRAM`")]
     NoNamedStore { folder: PathBuf },
     #[error("run store {store} has no run or suite `{wanted}`; {known}")]
     NoRun {

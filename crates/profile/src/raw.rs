@@ -77,8 +77,8 @@ impl RawUnitCounts {
 #[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum RawProblem {
     #[error(
-        "the counts of region {region} are incomplete: the file ends at byte {end}, but the region should end at byte {expected}. \
-         Record again"
+        "the counts in region {region} of the file are incomplete: the file ends at byte {end}, but the region should end at byte \
+         {expected}. Record again"
     )]
     Truncated { end: u64, region: u64, expected: u64 },
     /// The file has no region, although the runtime creates one when the program starts.
@@ -87,14 +87,14 @@ pub enum RawProblem {
     )]
     NoRegion,
     /// Threads whose counts were not in memory mapped from the file, so they were discarded.
-    #[error("the counts of {} are lost: {}", plural((*.threads).into(), "thread", "threads"), describe_lost_reasons(.reasons))]
+    #[error("the counts of {} are lost for this reason: {}", plural((*.threads).into(), "thread", "threads"), describe_lost_reasons(.reasons))]
     Lost {
         threads: u64,
         /// Reasons for the loss, if the file records them.
         reasons: Vec<LostReason>,
     },
     #[error(
-        "the counts are unreliable, because a part of the file was overwritten: {} outside the counters, the first at byte {first}. \
+        "the counts are unreliable, because a part of the file was overwritten: it has {} outside the counters, the first at byte {first}. \
          Record again",
         plural((*words).into(), "nonzero word", "nonzero words")
     )]

@@ -81,7 +81,7 @@ fn check_recording_works(job: &BranchRecording, data: &Path) -> Result<()> {
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
     let lines: Vec<&str> = stderr.lines().map(str::trim).filter(|l| !l.is_empty()).take(4).collect();
-    bail!("cannot record branches on this machine: {}; {}. The command was not run", lines.join(" "), describe_requirements(job.kind))
+    bail!("perf cannot record branches on this machine: {}; {}. The command was not run", lines.join(" "), describe_requirements(job.kind))
 }
 
 fn describe_requirements(kind: RecordedBranches) -> &'static str {

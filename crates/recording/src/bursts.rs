@@ -81,7 +81,8 @@ impl BurstThread {
     pub fn start(files: BurstFiles, bursts: BurstSchedule) -> Result<BurstThread> {
         ensure!(
             bursts.burst <= bursts.period,
-            "--burst is longer than --every, but a burst must end before the next one starts. Raise --every or lower --burst"
+            "--burst (the time with counting) is longer than --every, but a burst must end before the next one starts. Raise --every or \
+             lower --burst"
         );
         let (stop, stopped) = channel();
         let controller = BurstController {
@@ -283,7 +284,7 @@ fn processor_time_of_thread() -> Duration {
 /// Logs the fraction of the run during which the programs counted.
 pub fn log_counting_fraction(sampling: &SampledRun) {
     let per_cent = if sampling.total_ns == 0 { 0.0 } else { sampling.on_ns as f64 / sampling.total_ns as f64 * 100.0 };
-    log::info!("sampled {per_cent:.2} % of the run time, in {}", plural(sampling.bursts.into(), "burst", "bursts"));
+    log::info!("counts were sampled during {per_cent:.2} % of the run time, in {}", plural(sampling.bursts.into(), "burst", "bursts"));
 }
 
 struct BurstRandom(u64);

@@ -36,7 +36,7 @@ impl DeliveredProfile {
     pub fn check_nothing_was_lost(self) -> Result<()> {
         ensure!(
             self.problems == 0,
-            "the profile is incomplete, because of {} listed above",
+            "the profile is incomplete because of {}, listed above",
             plural(self.problems as u128, "problem", "problems")
         );
         Ok(())
@@ -53,7 +53,7 @@ pub fn deliver_profile(
     let mut delivered =
         DeliveredProfile { run: None, problems: losses.clone().count(), all_marked: losses.all(CollectProblem::is_recorded_in_profile) };
     collected.problems.iter().for_each(|problem| log::warn!("{problem}"));
-    anyhow::ensure!(!collected.profile.images.is_empty(), "cannot decode the counts of any program or library");
+    anyhow::ensure!(!collected.profile.images.is_empty(), "cannot decode any counts of this run; the reasons are listed above");
     if let Some(output) = &destination.output {
         collected.profile.write(output)?;
         remove_old_streams(output)?;
@@ -88,16 +88,16 @@ fn remove_old_streams(profile: &Path) -> Result<()> {
 pub fn warn_nothing_counted(program: &OsStr) {
     if let Some((path, what)) = trodden_trace::privileged_file(program, None) {
         log::warn!(
-            "nothing was counted: {} has {what}, and programs with such rights ignore their user's environment. Record a copy without \
-             these rights, or record as a user who already has them",
+            "nothing was counted: {} has {what}, and programs with such rights ignore the environment variables that trodden sets. Record \
+             a copy of the program without these rights, or record as a user who already has them",
             path.display()
         );
         return;
     }
     log::warn!(
-        "nothing was counted. Unless a program printed a reason above, neither `{}` nor any program that it runs was built with trodden \
-         (`trodden info PROGRAM` shows how a program was built), or the programs do not inherit the environment, as under `env -i` or \
-         `sudo`. Build with `trodden build -- ...` or `cargo trodden build`, or pass TRODDEN_OUTPUT on to the programs",
+        "nothing was counted: unless a program printed a reason above, neither `{}` nor any program that it runs was built with trodden \
+         (see `trodden info PROGRAM`), or the programs do not inherit the environment, as under `env -i` or `sudo`. Build with `trodden \
+         build -- ...` or `cargo trodden build`, or pass TRODDEN_OUTPUT on to the programs",
         program.display()
     );
 }

@@ -72,7 +72,7 @@ pub fn create_run_folder(destination: &ProfileDestination, context: &RecordingCo
     };
     let made = if destination.no_store { trodden_profile::temporary::create_folders(&base) } else { private::create_folder(&base) };
     made.with_context(|| {
-        format!("cannot create the folder {} (run in a folder that can be written, or pass --no-store -o FILE)", base.display())
+        format!("cannot create the folder {}. Run in a folder that can be written, or pass --no-store -o FILE", base.display())
     })?;
     let base = fs::canonicalize(&base)?;
     if !destination.no_store {

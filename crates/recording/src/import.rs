@@ -29,7 +29,7 @@ pub fn store_import(imported: BranchImport, name: &Path, destination: &ProfileDe
         .as_ref()
         .and_then(|s| s.branches())
         .cloned()
-        .context("the imported profile does not describe how it was sampled")?;
+        .context("the imported profile does not say how it was sampled")?;
     anyhow::ensure!(sampling.records > 0, "{} has no branches. {}", name.display(), no_path_advice(sampling.samples));
     log_summary(&imported, &sampling);
     anyhow::ensure!(sampling.whole_paths > 0, "cannot count paths: no path was recorded from its beginning to its end");
@@ -52,26 +52,26 @@ fn log_summary(imported: &BranchImport, sampling: &BranchSampling) {
     part(losses.ambiguous, "sequence of blocks that matches several paths", "sequences of blocks that match several paths");
     part(losses.inferred, "block inferred from the only possible path", "blocks inferred from the only possible path");
     if !parts.is_empty() {
-        log::info!("not counted or inferred: {}", parts.join(", "));
+        log::info!("some paths were not counted, or were inferred: {}", parts.join(", "));
     }
     if losses.inconsistent > 0 {
         log::warn!(
-            "{} cannot be matched to paths of their functions, in {}. Check that --program names the program that ran",
+            "cannot assign {} to paths, in {}. Check that --program names the program that ran",
             words::plural(losses.inconsistent.into(), "sequence of blocks", "sequences of blocks"),
             list_functions(&imported.uncertain)
         );
     }
     if losses.broken + losses.gaps > 0 {
         log::warn!(
-            "{} and {}. Paths in progress at these points are incomplete",
+            "the recorded branches have gaps: {}; {}. The paths in progress at these points are incomplete",
             words::plural(losses.broken.into(), "branch does not continue the previous one", "branches do not continue the previous one"),
             words::plural(losses.gaps.into(), "point where perf lost data", "points where perf lost data")
         );
     }
     if sampling.source == SamplingSource::BranchRecords {
         log::info!(
-            "counts are estimates: they show shares of paths, not numbers of executions. Paths that are longer than a branch record are \
-             missing"
+            "the counts are estimates: only their proportions are meaningful, not their absolute values. Paths with more branches than the \
+             processor records at once are missing"
         );
     }
     imported

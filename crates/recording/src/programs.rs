@@ -106,7 +106,7 @@ fn drain_streams_in_background(folder: PathBuf, method: CompressionMethod, progr
     std::thread::spawn(move || {
         let mut recorder = StreamRecorder::new(&folder, method);
         if let Err(error) = drain(&mut recorder, &programs, &complete) {
-            log::warn!("stopped recording streams: {}", format_causes(&error));
+            log::warn!("the recording of streams stopped early: {}", format_causes(&error));
             programs.iter().for_each(|program| drop(complete.send(program)));
         }
     });
@@ -189,13 +189,13 @@ impl ProgramRecorder {
         logs.iter().try_for_each(|log| write_raw_counts_of_log(log).map(drop))?;
         let left = files_with_extension(folder, STREAM_EXTENSION)?;
         if let Some(left) = left.first() {
-            bail!("stream {} was not recorded", left.display());
+            bail!("stream file {} was not recorded", left.display());
         }
         let files = raw_files(folder)?;
         if files.iter().any(|f| matches!(SamplingSwitch::open(f), Ok(Some(_)))) {
             bail!(
-                "with --suite, a program built with --sample counts nothing unless bursts are requested. Pass --burst or --every, or \
-                 omit --suite"
+                "with --suite, a program built with --sample counts only during bursts, but none are requested. Pass --burst or --every, \
+                 or omit --suite"
             );
         }
         let collected = collect(files, Run { suite: Some(self.suite.clone()), ..run }, self.units.as_ref());
@@ -203,7 +203,7 @@ impl ProgramRecorder {
         let (has_losses, all_marked) = (losses.clone().next().is_some(), losses.all(CollectProblem::is_recorded_in_profile));
         collected.problems.iter().for_each(|p| self.report_problem_once(&p.to_string()));
         if !all_marked {
-            bail!("cannot decode the counts of a run");
+            bail!("cannot decode all counts of a run; the reasons are listed above");
         }
         self.runs_with_losses += u64::from(has_losses);
         // A process that is killed while it starts leaves a file without images.
@@ -228,7 +228,8 @@ impl ProgramRecorder {
         rest.extend(files_with_extension(&self.folder, LOG_EXTENSION)?);
         if !rest.is_empty() {
             log::warn!(
-                "some processes could not be followed, possibly in a different namespace. {} of these processes are stored as one run",
+                "some processes could not be followed, possibly because they are in a different namespace. Their counts ({}) are stored as \
+                 one run",
                 plural(rest.len() as u128, "raw file", "raw files")
             );
             let remaining = self.folder.join("rest");
@@ -245,20 +246,21 @@ impl ProgramRecorder {
         }
         if let Some(output) = &what.destination.output {
             let merged = merge_files(&self.stored, BuildPolicy::Separate, |_| {});
-            merged.profile.context("cannot read back any of the recorded runs")?.write(output)?;
+            merged.profile.context("cannot read any of the runs that were just recorded")?.write(output)?;
             log::info!("the merged profile of all runs is in {}", output.display());
         }
         let runs = plural(self.stored.len() as u128, "run", "runs");
         log::info!("recorded {runs} in the suite {}; `trodden suite list {}` shows them", self.suite, quote_for_shell(&self.suite));
         if self.is_streamed && self.logs == 0 {
             log::warn!(
-                "recorded counts but no sequences, because no program that ran was built with --stream (`trodden build --stream -- ...`)"
+                "recorded counts but not the order of paths, because no program that ran was built with --stream (`trodden build --stream \
+                 -- ...`)"
             );
         }
         anyhow::ensure!(self.failures == 0, "{} could not be stored", plural(self.failures as u128, "run", "runs"));
         anyhow::ensure!(
             self.runs_with_losses == 0,
-            "{} lost counts; the stored profiles are marked as incomplete",
+            "{} lost counts, so the stored profiles are marked as incomplete",
             plural(u128::from(self.runs_with_losses), "run", "runs")
         );
         Ok(())

@@ -107,7 +107,7 @@ fn report_delivery(delivery: Result<DeliveredProfile>, folder: RunFolder) -> boo
         }
     };
     if delivered.all_marked {
-        log::warn!("the profile of this run lacks counts, and is marked as incomplete");
+        log::warn!("the profile of this run lacks counts, so it is marked as incomplete");
     } else {
         let kept = folder.keep();
         log::warn!(
@@ -131,7 +131,7 @@ fn has_counts(folder: &Path) -> bool {
 pub fn record_trial(program: &Path, folder: &Path, context: &RecordingContext) -> Result<Profile> {
     let bursts = BurstSchedule { burst: Duration::from_millis(1), period: Duration::from_millis(10) };
     let counted = run_and_count(&[program.into()], folder, "%m.raw", bursts, context)?;
-    anyhow::ensure!(counted.status.success(), "the program failed with {}", counted.status);
+    anyhow::ensure!(counted.status.success(), "the program that was run failed with {}", counted.status);
     let collected = counted.collect(folder, context)?;
     match collected.problems.first() {
         Some(problem) => Err(anyhow::anyhow!("{problem}")),
@@ -149,12 +149,12 @@ pub fn train(commands: &[String], program: &Path, context: &RecordingContext) ->
         let arguments = ["sh".into(), "-c".into(), line.into()];
         let counted =
             run_and_count_with(&arguments, &[(PROGRAM_VARIABLE, program.as_os_str())], (folder.path(), "%m.raw"), bursts, context)?;
-        anyhow::ensure!(counted.status.success(), "the training `{line}` failed with {}", counted.status);
+        anyhow::ensure!(counted.status.success(), "the training command `{line}` failed with {}", counted.status);
         last = Some(counted);
     }
     anyhow::ensure!(
         !raw_files(folder.path())?.is_empty(),
-        "the training counted nothing. Check that the training command runs the program that is being built"
+        "the training run counted nothing. Check that the training command runs the program that is being built"
     );
     let collected = last.context("expected a training command")?.collect(folder.path(), context)?;
     match collected.problems.iter().find(|p| p.loses_counts()) {
@@ -239,9 +239,8 @@ fn warn_of_running_processes(arguments: &[OsString], folder: &Path) {
         is_used()
     } {
         log::warn!(
-            "`{}` has ended, but a process that it started is still running. The profile will lack what this process counts from now \
-             on. To include these counts, record a command that waits for the process, or set TRODDEN_OUTPUT and run `trodden import` \
-             at the end",
+            "`{}` has ended, but a process that it started is still running, and its further counts will be missing from the profile. To \
+             include them, record a command that waits for the process, or set TRODDEN_OUTPUT and run `trodden import` at the end",
             arguments[0].display()
         );
     }
@@ -276,7 +275,7 @@ pub fn collect_files(given: &[PathBuf], destination: &ProfileDestination, contex
             false => files.push(path.clone()),
         }
     }
-    anyhow::ensure!(!files.is_empty(), "the given folders have no raw files (*.raw)");
+    anyhow::ensure!(!files.is_empty(), "the given folders contain no files of raw counts (*.raw)");
     let run = Run { suite: destination.suite.clone(), ..new_run_metadata() };
     let collected = collect(files, run, context.units.as_ref());
     let has_bursts = |unit: &UnitProfile| {
@@ -284,7 +283,7 @@ pub fn collect_files(given: &[PathBuf], destination: &ProfileDestination, contex
     };
     if let Some(image) = collected.profile.images.iter().find(|image| image.units.iter().any(has_bursts)) {
         anyhow::bail!(
-            "{} was built with --sample, and its raw file does not say which part of the run the counts cover. Record with `trodden \
+            "{} was built with --sample, but its raw file does not say which part of the run the counts cover. Record with `trodden \
              record` or, if the program is running, `trodden record --attach`",
             image.path
         );

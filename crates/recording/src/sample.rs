@@ -37,8 +37,8 @@ pub fn attach(job: &SamplingJob, context: &RecordingContext) -> Result<()> {
     let before = read_raw_files(&files.list_files()?)?;
     ensure!(
         files.list_files()?.iter().any(|f| matches!(SamplingSwitch::open(f), Ok(Some(_)))),
-        "cannot sample {}: the program was not built with --sample and started with TRODDEN_OUTPUT, or another recorder is active. \
-         Build it with --sample, or end the other recorder",
+        "cannot sample {}: the program must be built with --sample and started with TRODDEN_OUTPUT, and no other recorder may be active. \
+         Rebuild and restart it, or end the other recorder",
         job.subjects.iter().map(|s| s.display().to_string()).collect::<Vec<_>>().join(", ")
     );
     if processes.is_empty() && !files.list_files()?.iter().any(|file| is_mapped_by_process(file)) {
@@ -80,7 +80,8 @@ fn resolve_subjects(names: &[PathBuf]) -> Result<(BurstFiles, Vec<u32>)> {
                 let found = raw_files_of(process)?;
                 ensure!(
                     !found.is_empty(),
-                    "process {process} writes no raw file. Build the program with --sample, and start it with TRODDEN_OUTPUT=FOLDER/%m.raw"
+                    "process {process} writes no file of raw counts. Build the program with --sample, and start it with \
+                     TRODDEN_OUTPUT=FOLDER/%m.raw"
                 );
                 files.single.extend(found);
                 processes.push(process);

@@ -14,7 +14,7 @@ pub enum ReportError {
         inlined_into: Vec<(String, String)>,
     },
     /// No block has code at a position in a path expression.
-    #[error("no block of these functions contains code of {place}; {}", hint_for_position(.place))]
+    #[error("none of the functions' basic blocks contains code of {place}; {}", hint_for_position(.place))]
     NoSuchPlace {
         /// The position as shown to the user.
         place: String,
@@ -43,7 +43,10 @@ pub enum ReportError {
         known: Vec<u64>,
     },
     /// Paths are to be weighted by events, but the program's parts count no event or different ones.
-    #[error("the programs of this profile count different events, or none. Build all of them with the same option, such as --events tsc")]
+    #[error(
+        "the programs of this profile count different processor events, or none. Build all of them with the same option, such as --events \
+         tsc"
+    )]
     NoEvents,
     /// The function's map is corrupt.
     #[error(transparent)]

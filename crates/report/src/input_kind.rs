@@ -140,7 +140,10 @@ impl InputKind {
                 path.display()
             ),
             Ok(found) if found.is_dir() => {
-                anyhow!("folder {} contains nothing that trodden reads: no raw files, path streams or recording of waits", path.display())
+                anyhow!(
+                    "folder {} contains nothing that trodden reads: no raw counts (*.raw), path streams or recording of waits",
+                    path.display()
+                )
             }
             Ok(found) if found.len() == 0 => anyhow!("{}: the file is empty", path.display()),
             Ok(_) => anyhow!(
@@ -172,7 +175,7 @@ impl InputKind {
 
 /// Returns the name of a run, suite or file as UTF-8, which the run store needs. Fails if the name is not UTF-8.
 pub fn require_utf8_name(wanted: &Path) -> Result<&str> {
-    wanted.to_str().with_context(|| format!("the name {} is not valid UTF-8. Rename the file", wanted.display()))
+    wanted.to_str().with_context(|| format!("the file name {} is not valid UTF-8. Rename the file", wanted.display()))
 }
 
 fn detect_folder(folder: &Path) -> Result<Option<InputKind>> {

@@ -97,8 +97,8 @@ impl CopyReportSummary {
         let reported = reporting.reporting_user_count();
         let all = population.unwrap_or(reported);
         let users = plural(reported.into(), "user", "users");
-        ensure!(all >= reported, "--population {all} is too small: {users} reported. Pass the number of all users");
-        ensure!(reported > 0, "no report comes from these copies. Pass the folder of the copies that were distributed");
+        ensure!(all >= reported, "--population {all} is too small, because {users} sent reports. Pass the number of all users");
+        ensure!(reported > 0, "none of the users' reports comes from these copies of the program. Pass the folder of the copies that were distributed");
         let row = |(functions, copy): (Vec<String>, u32)| ReportsFromCopy {
             users: reporting.users_with_any(&[copy]),
             reports: reporting.reports(copy),

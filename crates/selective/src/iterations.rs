@@ -31,7 +31,7 @@ pub struct IterationNumbering {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IterationNumberingError {
     /// A number does not belong to any path of the function, or a path over iterations is empty or longer than K paths.
-    #[error("the paths over iterations belong to a different function. Record their run again with the current program")]
+    #[error("the paths over iterations belong to a different version of the function. Record their run again with the current program")]
     NoPath,
     /// The classes of K paths do not fit into a word.
     #[error(

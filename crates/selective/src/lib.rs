@@ -58,7 +58,7 @@ pub enum NumberingError {
     #[error(transparent)]
     TooManyPaths(#[from] TooManyPaths),
     /// The set of interesting paths is empty.
-    #[error("no path is interesting. Select a path whose edges lead from the entry to the exit")]
+    #[error("no interesting path is selected. Select a path whose edges lead from the entry to the exit")]
     NothingInteresting,
     /// An interesting path is not a path of the graph.
     #[error("interesting path {number} is not a path of the graph: {why}")]
@@ -83,7 +83,7 @@ pub enum NumberingError {
         nodes: Vec<u32>,
     },
     /// The scheme needs a list of the interesting paths, but there are too many.
-    #[error("{paths} interesting paths are too many for this scheme (limit: {limit}). Select fewer paths, or use pspp")]
+    #[error("{paths} interesting paths are too many for this scheme (limit: {limit}). Select fewer paths, or use the scheme pspp")]
     TooManyInteresting {
         /// Number of interesting paths.
         paths: u128,
@@ -91,7 +91,7 @@ pub enum NumberingError {
         limit: u64,
     },
     /// There are too many paths for `mspp`, which takes exponential time.
-    #[error("{paths} paths are too many for mspp, which tries every path for every edge (limit: {limit}). Use pspp")]
+    #[error("{paths} paths are too many for the scheme mspp, which tries every path for every edge (limit: {limit}). Use the scheme pspp")]
     TooLargeForRepair {
         /// Number of paths.
         paths: u64,

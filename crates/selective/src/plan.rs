@@ -50,7 +50,7 @@ fn plan_without_interesting_paths(
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum InterestingPlanError {
     /// All edges are excluded.
-    #[error("none of its paths reaches the exit")]
+    #[error("none of its paths reaches the function's exit")]
     Nothing,
     /// The scheme failed.
     #[error(transparent)]
@@ -62,13 +62,16 @@ pub enum InterestingPlanError {
         words: u128,
     },
     /// The joined registers do not fit into one word.
-    #[error("it has {paths} paths, so their Ball-Larus numbers leave no room for a second number in a 64-bit register. Use known-table")]
+    #[error(
+        "it has {paths} paths, so their Ball-Larus numbers leave no room for a second number in a 64-bit register. Use the scheme \
+         known-table"
+    )]
     TooLong {
         /// Number of paths.
         paths: u64,
     },
     /// The verifier refuted the numbering.
-    #[error("the numbering is wrong: {0}")]
+    #[error("the numbers of the paths are wrong: {0}")]
     Wrong(String),
 }
 

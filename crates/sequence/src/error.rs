@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SequenceError {
     /// The bytes of a window do not describe a grammar.
-    #[error("window is corrupt at byte {offset}: {what}. Record again, or read only the windows before it")]
+    #[error("a window (a part of the recording) is corrupt at byte {offset}: {what}. Record again, or read only the windows before it")]
     Malformed {
         /// Offset of the first wrong byte, from the start of the window.
         offset: usize,
@@ -12,7 +12,10 @@ pub enum SequenceError {
         what: &'static str,
     },
     /// The bytes end within a window.
-    #[error("window is truncated: it needs {needed} bytes, but {available} are left. The windows before it can be read")]
+    #[error(
+        "a window (a part of the recording) is truncated: it needs {needed} bytes, but only {available} are left. The windows before it \
+         can be read"
+    )]
     Truncated {
         /// Minimum size of the window, in bytes.
         needed: usize,
@@ -20,7 +23,10 @@ pub enum SequenceError {
         available: usize,
     },
     /// The window has an unsupported version.
-    #[error("window has version {found}, but this program reads versions up to {newest}. Use the program that wrote the window")]
+    #[error(
+        "a window (a part of the recording) has version {found}, but this program reads versions up to {newest}. Use the program that \
+         wrote the recording"
+    )]
     Version {
         /// Version of the window.
         found: u8,
@@ -28,7 +34,10 @@ pub enum SequenceError {
         newest: u8,
     },
     /// A grammar has too many items.
-    #[error("a grammar of {items} items is too large (maximum {max}). Analyse fewer windows at a time")]
+    #[error(
+        "the grammar (the compressed sequence of events) has {items} items, but at most {max} are permitted. Analyse fewer windows (parts \
+         of the recording) at a time"
+    )]
     TooLarge {
         /// Number of items.
         items: usize,
@@ -36,7 +45,7 @@ pub enum SequenceError {
         max: usize,
     },
     /// A parameter is out of range.
-    #[error("{parameter} = {value}: must be {permitted}")]
+    #[error("{parameter} = {value} is not permitted: the value must be {permitted}")]
     Parameter {
         /// Name of the parameter.
         parameter: &'static str,

@@ -38,7 +38,7 @@ pub fn load_maps_for_header(header: &StreamHeader, folders: &Folders) -> Result<
     if profile.images.is_empty() {
         match collected.problems.first() {
             Some(problem) => bail!("{}", message(problem)),
-            None => bail!("`{}` has no instrumented units", header.image_path.display()),
+            None => bail!("`{}` has no part that was compiled by trodden", header.image_path.display()),
         }
     }
     collected.problems.iter().map(message).for_each(|problem| log::warn!("{problem}"));

@@ -55,7 +55,7 @@ pub fn move_logs_to_folder(logs: &[PathBuf], folder: &Path) -> Result<()> {
         private::create_folder(folder).with_context(cannot)?;
     }
     for log in logs {
-        let to = folder.join(log.file_name().context("a log has no file name")?);
+        let to = folder.join(log.file_name().context("the path of a stored stream has no file name")?);
         // With `--no-store`, the target may be on a different file system, to which a file cannot be renamed.
         if fs::rename(log, &to).is_err() {
             fs::copy(log, &to).with_context(cannot)?;

@@ -17,7 +17,7 @@ pub fn open_log(path: &Path) -> Result<StreamLog> {
         log::warn!("{} is corrupt: {bytes} cannot be read, and their events are missing", path.display());
     }
     if log.is_truncated() {
-        log::warn!("{} is truncated: later events are missing", path.display());
+        log::warn!("{} is truncated, so later events are missing", path.display());
     }
     Ok(log)
 }
@@ -48,12 +48,12 @@ pub fn find_logs(name: &str) -> Result<Vec<PathBuf>> {
     let logs = files_with_extension(&folder, LOG_EXTENSION)?;
     if logs.is_empty() && folder.join(COPIES_FOLDER).is_dir() {
         bail!(
-            "`{name}` was recorded by several copies, each of which recorded only some functions. Only `trodden-lab patterns iterations \
-             {name}` can read such a run"
+            "`{name}` was recorded by several copies of the program, each of which recorded only some functions. Only `trodden-lab \
+             patterns iterations {name}` can read such a run"
         );
     }
     if logs.is_empty() {
-        bail!("folder {} has no logs (*.log)", folder.display());
+        bail!("folder {} has no stored streams (*.log)", folder.display());
     }
     Ok(logs)
 }
@@ -85,7 +85,8 @@ fn find_streams_folder(name: &str) -> Result<PathBuf> {
             let folder = store.streams(run.number);
             if !folder.is_dir() {
                 bail!(
-                    "run {} has no streams. Build with --stream, and record with `trodden record --whole-program -- PROGRAM`",
+                    "run {} has no streams (the order of paths). Build with --stream, and record with `trodden record --whole-program -- \
+                     PROGRAM`",
                     run.number
                 );
             }

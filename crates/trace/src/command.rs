@@ -98,8 +98,8 @@ pub fn run_in_tracer_process<E: From<CommandError>>(work: impl FnOnce() -> Resul
         TracerSplit::Client(status) => {
             if let Some(signal) = status.signal() {
                 log::warn!(
-                    "signal {signal} killed the tracer (a child process of this command). The traced process may have been killed as \
-                     well, or may still contain breakpoints. End or restart it"
+                    "signal {signal} killed the tracer (a child process of this command), so the traced process was killed as well or may \
+                     still contain breakpoints. End or restart it"
                 );
             }
             let status = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(i32::from(FAILURE_EXIT_STATUS));

@@ -17,7 +17,9 @@ pub const SLOT_SIZE: u64 = 64;
 #[derive(Debug, thiserror::Error)]
 pub enum DisplaceError {
     /// The bytes are not an instruction.
-    #[error("the graph of a function is wrong: the bytes at {0:#x} are not an instruction. Exclude the function with `--opaque`")]
+    #[error(
+        "the control-flow graph of a function is wrong: the bytes at {0:#x} are not an instruction. Exclude the function with `--opaque`"
+    )]
     Undecodable(u64),
     /// The instruction only works at its own address.
     #[error(

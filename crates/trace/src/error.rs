@@ -21,8 +21,8 @@ pub enum CollectError {
     Start(TraceError),
     /// The process cannot be attached to.
     #[error(
-        "cannot trace process {process}: {source}. The process must be yours, and have no debugger attached; if Yama forbids tracing, \
-         run as root"
+        "cannot trace process {process}: {source}. The process must be yours and have no debugger attached; if the Yama security module \
+         forbids tracing, run as root"
     )]
     Attach {
         /// The process.
@@ -31,7 +31,7 @@ pub enum CollectError {
         source: io::Error,
     },
     /// There are more sites than one run can watch.
-    #[error("one run can watch at most {max} sites, but {sites} are needed. Use more runs (--runs), or exclude functions (--opaque)")]
+    #[error("one run can watch at most {max} blocks, but {sites} must be watched. Use more runs (--runs), or exclude functions (--opaque)")]
     TooManySites {
         /// The number of sites.
         sites: usize,
@@ -39,7 +39,10 @@ pub enum CollectError {
         max: usize,
     },
     /// A site is not code.
-    #[error("{address:#x} is not code of {}: the plan is for a different build. Create the plan again", path.display())]
+    #[error(
+        "address {address:#x} is not in the code of {}, so the tracing plan was made for a different build. Create the plan again",
+        path.display()
+    )]
     NoCode {
         /// The file address.
         address: u64,
@@ -50,10 +53,13 @@ pub enum CollectError {
     #[error(transparent)]
     Displace(#[from] DisplaceError),
     /// The kernel rejects the uprobes.
-    #[error("cannot set uprobes: {0}. They need root and Linux 6.6 or later with BPF; `--collector ptrace` needs neither")]
+    #[error(
+        "cannot set uprobes (the kernel's breakpoints): {0}. They need root and Linux 6.6 or later with BPF; `--collector ptrace` needs \
+         neither"
+    )]
     Uprobes(io::Error),
     /// The traced program behaves in an unexpected way.
-    #[error("cannot control the program: {what}")]
+    #[error("cannot control the traced program: {what}")]
     Unexpected {
         /// What happened.
         what: String,
@@ -72,7 +78,7 @@ pub enum CollectError {
     /// The traced program filters its system calls (seccomp).
     #[error(
         "the program filters its system calls (seccomp), so a system call that tracing adds could kill the program. With several runs, \
-         pass `--no-repeat time`, and name no library that is loaded later"
+         pass `--no-repeat time`, and trace no library that is loaded later"
     )]
     Filtered,
     /// Tracing the process is impossible or would harm it.
@@ -97,7 +103,7 @@ pub enum CollectError {
         unrestored: Vec<String>,
     },
     /// A system call failed.
-    #[error("cannot follow the program any longer: {0}")]
+    #[error("cannot trace the program any further: {0}")]
     System(#[from] io::Error),
 }
 

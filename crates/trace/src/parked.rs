@@ -139,7 +139,10 @@ impl Drop for ParkedProcess {
         if self.state.is_some()
             && let Err(error) = ignore_ended_thread(self.release())
         {
-            log::warn!("process {} was to be traced but cannot continue ({error}). End it with `kill -KILL {0}`", self.process);
+            log::warn!(
+                "process {}, which was stopped in order to trace it, cannot continue ({error}). End it with `kill -KILL {0}`",
+                self.process
+            );
         }
     }
 }

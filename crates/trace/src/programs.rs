@@ -77,7 +77,7 @@ pub enum TraceError {
         what: &'static str,
     },
     /// A process can no longer be waited for.
-    #[error("cannot follow the program's processes any longer: {0}")]
+    #[error("cannot trace the program's processes any further: {0}")]
     Lost(io::Error),
 }
 

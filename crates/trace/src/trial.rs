@@ -48,13 +48,13 @@ pub fn try_collector(kind: CollectorKind, program: &Path) -> Result<()> {
     }
     ensure!(
         program.exists(),
-        "the file of this program ({}) was replaced while the program was running. Start the program again",
+        "the traced program's file ({}) was replaced while the program was running. Start the program again",
         program.display()
     );
     let executable = Executable::read(program)?;
     let place = match kind {
         CollectorKind::Compiled => sleds::find_first_sled(&Binary::read(program)?)
-            .context("the program has no witness sled. Build it with `trodden-lab with --witnesses -- build`")?,
+            .context("the program has no space for tracing jumps ( witness sleds). Build it with `trodden-lab with --witnesses -- build`")?,
         _ => executable.entry,
     };
     check_hit_is_recorded(kind.collector(), &Executable { code: code_range_around(place, &executable), ..executable }, place)
@@ -166,6 +166,6 @@ fn check_hit_is_recorded(collector: &dyn Collector, executable: &Executable, pla
     if let (FollowEnding::Detached, None, Ok(process)) = (outcome.followed.ending, outcome.followed.status, begun.try_recv()) {
         wait_for_child(process as i32)?;
     }
-    ensure!(seen.0 > 0, "collector `{}` recorded nothing in a trial", collector.name());
+    ensure!(seen.0 > 0, "collector `{}` recorded nothing in a trial run", collector.name());
     Ok(())
 }

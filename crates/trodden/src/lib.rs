@@ -94,7 +94,9 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
                     if let Some(ContextValue::String(verb)) = output.get(ContextKind::InvalidSubcommand)
                         && LABORATORY_COMMANDS.contains(&verb.as_str())
                     {
-                        notes::note(format_args!("`trodden {verb}` is a command of the laboratory. Run `trodden-lab {verb}`"));
+                        notes::note(format_args!(
+                            "`trodden {verb}` is a command of trodden-lab, the program for experiments. Run `trodden-lab {verb}`"
+                        ));
                     }
                     Ok(status)
                 }

@@ -30,11 +30,11 @@ pub struct Frame {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum FrameError {
-    #[error("the section of units is corrupt at byte {0}, or was not written by trodden. Rebuild the program")]
+    #[error("the section that lists compilation units is corrupt at byte {0}, or was not written by trodden. Rebuild the program")]
     Magic(usize),
     #[error(
-        "the unit at byte {at} was built by a different version of trodden (format {found}; this version reads format {MAP_VERSION}). \
-         Rebuild the program"
+        "the compilation unit at byte {at} was built by a different version of trodden (format {found}; this version reads format \
+         {MAP_VERSION}). Rebuild the program"
     )]
     Version {
         /// Offset of the unit's frame in the section.
@@ -42,17 +42,17 @@ pub enum FrameError {
         found: u32,
     },
     /// The frame was written by an early version of trodden, whose files have a different header.
-    #[error("the unit at byte {0} was built by an earlier version of trodden. Rebuild the program")]
+    #[error("the compilation unit at byte {0} was built by an earlier version of trodden. Rebuild the program")]
     Earlier(usize),
-    #[error("the unit at byte {at} is corrupt: {error}")]
+    #[error("the compilation unit at byte {at} is corrupt: {error}")]
     Section { at: usize, error: SectionError },
-    #[error("unit {0} is truncated")]
+    #[error("compilation unit {0} is truncated")]
     Truncated(Identity),
-    #[error("unit {0} is corrupt: its checksum does not match")]
+    #[error("compilation unit {0} is corrupt: its checksum does not match")]
     Checksum(Identity),
-    #[error("unit {unit} cannot be read: {what}")]
+    #[error("compilation unit {unit} cannot be read: {what}")]
     Payload { unit: Identity, what: String },
-    #[error("unit {0} has no bitcode, which variants are built from. Rebuild the program without `keep=map`")]
+    #[error("compilation unit {0} has no LLVM bitcode, from which variants are built. Rebuild the program without the setting `keep=map`")]
     NoBitcode(Identity),
 }
 

@@ -44,7 +44,7 @@ pub enum ImageError {
     Elf(#[from] object::Error),
     #[error("no part of this program was built with trodden. Build it with `trodden cc`, `trodden build` or `cargo trodden build`")]
     NotInstrumented,
-    #[error("its unit records are corrupt, or were written by a different version of trodden ({0}). Rebuild the program")]
+    #[error("its records of compilation units are corrupt, or were written by a different version of trodden ({0}). Rebuild the program")]
     Records(String),
 }
 

@@ -153,14 +153,14 @@ pub struct AccessedMemory {
 #[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum PropertiesError {
     #[error(
-        "a unit's instruction properties have format {0}, but this version of trodden reads format {PROPERTIES_VERSION}. Install the \
-            plugin and trodden in the same version"
+        "the instruction properties of a compilation unit have format {0}, but this version of trodden reads format {PROPERTIES_VERSION}. \
+         Install the plugin and trodden in the same version"
     )]
     Version(u32),
-    #[error("cannot read a unit's instruction properties: {0}. Please report this bug with the unit's source file")]
+    #[error("cannot read the instruction properties of a compilation unit: {0}. Please report this bug with its source file")]
     Corrupt(#[from] postcard::Error),
     #[error(
-        "the instruction properties of function `{0}` are corrupt: an index is out of range. Please report this bug with the unit's \
+        "the instruction properties of function `{0}` are corrupt: an index is out of range. Please report this bug with the function's \
          source file"
     )]
     Inconsistent(String),

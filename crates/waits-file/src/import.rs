@@ -87,7 +87,7 @@ pub fn analyse_trace(path: &Path, report_options: &ReportOptions, decompressed: 
         let codes: HashSet<CodeId> =
             imported.names.codes.iter().filter(|(_, code)| code.path.contains(function)).map(|(id, _)| id).collect();
         if codes.is_empty() {
-            bail!("--what-if: the trace has no function {function}");
+            bail!("--what-if names function {function}, but the trace has no such function");
         }
         let answer = analyse_imported_trace_once(&imported, analysis_options(report_options, Some((codes, 1.0 - percent / 100.0))), false);
         replayed.predictions.push((function.clone(), *percent, answer.outcome.what_if_ns));

@@ -100,7 +100,7 @@ impl ProcessFile {
                     path.display()
                 )
             }
-            _ => bail!("{} does not describe recorded processes: its first line is not `trodden-waits 2`", path.display()),
+            _ => bail!("{} is not a file of recorded processes: its first line is not `trodden-waits 2`", path.display()),
         }
         for (line_number, line) in lines {
             let corrupt = |what| anyhow!("{}:{line_number}: the recording is corrupt: {what}. Record again", path.display());

@@ -70,8 +70,8 @@ impl RecordedProgram<'_> {
             match WaitsRecording::open(&folder) {
                 Err(error) if !list_files(&folder, "process")?.is_empty() => log::warn!("nothing was recorded: {error}"),
                 _ => log::warn!(
-                    "nothing was recorded, and {} stays empty: no process of the command initialised MPI or created a thread through a \
-                     shared MPI or C library",
+                    "nothing was recorded, and {} stays empty, because no process of the command initialised MPI or created a thread \
+                     through a shared MPI or C library",
                     self.output.display()
                 ),
             }

@@ -100,8 +100,8 @@ pub fn replay(
             let known: BTreeSet<&str> = names.codes.iter().flat_map(|(_, code)| &code.path).map(String::as_str).collect();
             let known: Vec<&str> = known.into_iter().take(MAX_LISTED_ITEMS).collect();
             anyhow::bail!(
-                "--what-if: no time was recorded in function {function}, only in {}. The time of calls such as `usleep` or `MPI_Send` \
-                 belongs to their callers; name a caller",
+                "--what-if cannot be applied to function {function}, because time was recorded only in {}. The time of calls such as \
+                 `usleep` or `MPI_Send` belongs to their callers; name a caller",
                 known.join(", ")
             );
         }

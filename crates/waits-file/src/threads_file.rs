@@ -80,7 +80,7 @@ impl ThreadsFile {
                 Err(FileError::Header(error @ HeaderError::EarlierFormat)) => {
                     bail!("{}: {error}. Use the earlier version, or record again", path.display())
                 }
-                Err(error) => bail!("{} does not contain recorded threads: {error}", path.display()),
+                Err(error) => bail!("{} is not a file of recorded threads: {error}", path.display()),
             }
         }
         reader.read_extents().with_context(|| format!("cannot read {}", path.display()))?;

@@ -21,7 +21,8 @@ use std::rc::Rc;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// A profile needs more witnesses than the limit allows.
-    #[error("function {} needs {needs} witnesses in one profile, but the limit is {limit}. Raise the limit to {needs}", .function.0)]
+    #[error("function {} needs {needs} witnesses (watched blocks or edges) in one profile, but the limit is {limit}. Raise the limit to \
+             {needs}", .function.0)]
     LimitTooSmall {
         /// The function.
         function: WitnessFunctionId,
@@ -33,8 +34,8 @@ pub enum PlanError {
     },
     /// The search for witnesses within the limit was stopped before it had found any or shown that none exist.
     #[error(
-        "found no set of {limit} witnesses that distinguishes two successors of a branch in function {}, in {MAX_SETS_PER_PAIR} tries. \
-         Raise the limit to {enough}",
+        "found no set of {limit} witnesses (watched blocks or edges) that distinguishes two successors of a branch in function {}, in \
+         {MAX_SETS_PER_PAIR} tries. Raise the limit to {enough}",
         .function.0
     )]
     LimitNotMet {

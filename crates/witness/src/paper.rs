@@ -31,8 +31,8 @@ impl PublishedTheoremsCheck {
 /// An error: the theorems assume no parallel edges.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "function `{function}` has parallel edges (from node {from} to node {to}), and the paper's theorems do not cover these. Use the \
-     pairwise condition"
+    "function `{function}` has parallel edges (from node {from} to node {to}), which the theorems of the published method do not cover. \
+     Use the pairwise condition"
 )]
 pub struct ParallelEdges {
     /// Name of the function.

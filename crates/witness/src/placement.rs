@@ -43,7 +43,7 @@ pub enum Placement {
 /// An error: the placement needs the other kind of witnesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "placement {placement:?} needs witnesses on {}. Choose witnesses of this kind",
+    "the witnesses (what is watched) of placement {placement:?} must be {}. Choose witnesses of this kind",
     if *.needs == WitnessKind::Edges { "edges" } else { "nodes" }
 )]
 pub struct WrongWitnessKind {

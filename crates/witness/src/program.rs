@@ -144,10 +144,10 @@ pub enum StartPoint {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WitnessError {
     /// The program has no functions.
-    #[error("the program has no functions. Add at least the function in which runs start")]
+    #[error("the program description has no functions. Add at least the function in which runs start")]
     NoFunction,
     /// An item refers to a function that does not exist.
-    #[error("{what} refers to function {function}, but there are {functions} functions, numbered from 0")]
+    #[error("{what} refers to function {function}, which does not exist: there are {functions} functions, numbered from 0")]
     NoSuchFunction {
         /// The item that refers to the function.
         what: String,
@@ -157,7 +157,7 @@ pub enum WitnessError {
         functions: usize,
     },
     /// A call is in a node that does not exist.
-    #[error("function `{function}` has a call in node {node}, but only {nodes} nodes, numbered from 0")]
+    #[error("function `{function}` has a call in node {node}, which does not exist: there are {nodes} nodes, numbered from 0")]
     NoSuchNode {
         /// The function.
         function: String,
@@ -167,7 +167,7 @@ pub enum WitnessError {
         nodes: usize,
     },
     /// The number of kinds differs from the number of nodes or edges.
-    #[error("function `{function}` lists kinds for {given} {of}, but its graph has {count} {of}")]
+    #[error("function `{function}` gives the kinds of {given} {of}, but its graph has {count} {of}")]
     Kinds {
         /// The function.
         function: String,
@@ -187,13 +187,13 @@ pub enum WitnessError {
         node: u32,
     },
     /// There are too many nodes or edges.
-    #[error("the program has more than {limit} nodes or edges. Trace only a part of its functions")]
+    #[error("the program has more nodes or edges than can be processed ({limit}). Trace only a part of its functions")]
     TooLarge {
         /// The maximum.
         limit: u32,
     },
     /// A witness does not exist.
-    #[error("witness {witness} does not exist: there are {count} {of}, numbered from 0")]
+    #[error("witness {witness} (a watched block or edge) does not exist: there are {count} {of}, numbered from 0")]
     NoSuchWitness {
         /// Its number.
         witness: u32,
@@ -203,7 +203,7 @@ pub enum WitnessError {
         of: &'static str,
     },
     /// A witness is on a node without code.
-    #[error("node {node} of function `{function}` cannot be a witness, because it has no code. Choose a block")]
+    #[error("node {node} of function `{function}` cannot be a witness (a watched node), because it has no code. Choose a block")]
     NoCode {
         /// The function.
         function: String,

@@ -62,7 +62,7 @@ pub enum ReconstructionOutcome {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReconstructError {
     /// The numbers of traces and profiles differ.
-    #[error("expected one partial trace for each of the {profiles} profiles, found {traces}")]
+    #[error("each of the {profiles} profiles needs one partial trace, but {traces} were given")]
     Traces {
         /// Number of traces.
         traces: usize,
@@ -71,8 +71,8 @@ pub enum ReconstructError {
     },
     /// No successor of a branch agrees with all traces.
     #[error(
-        "after {blocks} blocks, no successor of {branch:?} agrees with the traces: the graph lacks an edge, or the traces are of \
-         different executions"
+        "after {blocks} blocks, no successor of {branch:?} agrees with the traces: the control-flow graph lacks an edge, or the traces are \
+         of different executions"
     )]
     NoSuccessor {
         /// The branch.
@@ -115,7 +115,10 @@ pub enum ReconstructError {
         blocks: u64,
     },
     /// Several successors of a branch agree with all traces.
-    #[error("after {blocks} blocks, {branch:?} can continue with any of {targets:?}: the witnesses do not distinguish them. Add witnesses")]
+    #[error(
+        "after {blocks} blocks, {branch:?} can continue with any of {targets:?}, which the witnesses (watched blocks or edges) do not \
+         distinguish. Add witnesses"
+    )]
     Ambiguous {
         /// The branch.
         branch: BranchNode,

@@ -42,8 +42,8 @@ pub struct DistributedCopies {
 /// Error: a copy was made from a different build of the program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "copy {copy} was made from a different build of the program: function `{function}` differs. Pass the folder with the copies of this \
-     build"
+    "copy {copy} of the program was made from a different build: its function `{function}` differs. Pass the folder with the copies of \
+     this build"
 )]
 pub struct CopyOfOtherProgram {
     /// Number of the copy.

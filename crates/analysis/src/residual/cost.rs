@@ -68,6 +68,6 @@ fn run_timed(command: &str, cpu_time: fn() -> u64) -> Result<Duration> {
         shell.env_remove(variable);
     }
     let status = shell.status().context("cannot run `sh`")?;
-    ensure!(status.code().is_some(), "the field's command `{command}` was killed by a signal");
+    ensure!(status.code().is_some(), "the command `{command}` (--field) was killed by a signal");
     Ok(Duration::from_nanos(cpu_time().saturating_sub(before)))
 }

@@ -35,7 +35,7 @@ impl ProfileInput {
     pub fn read(&self, one_run: &Run, folders: &Folders) -> Result<Option<(RunLabel, Profile)>> {
         match self.read_profile(one_run, folders) {
             Err(error) if matches!(self, ProfileInput::Raw(_)) => {
-                log::warn!("skipping a raw file: {}", reasons(error.chain().map(ToString::to_string)));
+                log::warn!("skipping a file of raw counts: {}", reasons(error.chain().map(ToString::to_string)));
                 Ok(None)
             }
             read => read.map(Some),
@@ -58,7 +58,7 @@ impl ProfileInput {
                 collected.problems.iter().for_each(|problem| log::warn!("{problem}"));
                 anyhow::ensure!(
                     !collected.profile.images.is_empty(),
-                    "cannot decode the counts of any program or library in {}",
+                    "cannot decode any counts in {}; the reasons are listed above",
                     file.display()
                 );
                 Ok((RunLabel { number: None, words }, collected.profile))
@@ -98,7 +98,9 @@ pub fn find_inputs(wanted: &[String], folders: &Folders) -> Result<Vec<ProfileIn
             // A suite takes precedence over a folder of the same name.
             Ok(entries) => out.extend(entries.into_iter().map(|e| ProfileInput::Stored(e.profile, Some(e.number)))),
             Err(_) if !raws.is_empty() => out.extend(raws.into_iter().map(ProfileInput::Raw)),
-            Err(_) if path.is_dir() => bail!("folder {name} has no raw files (*.raw), and there is no run or suite called {name}"),
+            Err(_) if path.is_dir() => {
+                bail!("folder {name} contains no raw counts (files *.raw), and there is no run or suite called {name}")
+            }
             Err(ProfileError::NoStore { .. }) => {
                 bail!("file or folder {name} does not exist, and there is no run store here. Record a run with `trodden record -- PROGRAM`")
             }

@@ -33,7 +33,8 @@ pub struct KnownPathInput {
 impl KnownPathInput {
     /// Adds the paths of a run, suite or file that the user named.
     pub fn add_named(&mut self, wanted: &str) -> Result<()> {
-        let known = load_known_paths(OsStr::new(wanted)).with_context(|| format!("cannot load known paths from {wanted} (--known)"))?;
+        let known = load_known_paths(OsStr::new(wanted))
+            .with_context(|| format!("cannot load the paths that the tests took from {wanted} (--known)"))?;
         Ok(self.paths.merge(known)?)
     }
 
@@ -61,14 +62,14 @@ impl KnownPathInput {
         let all_residual = profile.images.iter().flat_map(|i| &i.units).all(|u| u.map.has_times());
         if self.paths.is_empty() && self.missing.is_empty() && !all_residual {
             bail!(
-                "the known paths are missing, so no path can be called untested. Name the tests with --known, or record a program built \
+                "cannot tell which paths are untested, because no tests are named. Name the tests with --known, or record a program built \
                  with --residual"
             );
         }
         for identity in &self.missing {
             log::warn!(
-                "cannot find the set of known paths {identity} in the unit cache {}, so tested edges may be shown as untested. Name the \
-                 tests with --known, or set TRODDEN_CACHE to the cache of the build",
+                "cannot find the list of tested paths ({identity}) in the unit cache (folder {}), so tested edges may be shown as \
+                 untested. Name the tests with --known, or set TRODDEN_CACHE to the unit cache of the build",
                 folders.units()?.root().display()
             );
         }
@@ -93,7 +94,7 @@ pub fn warn_if_tests_differ(known: &KnownPaths, maps: &[&UnitMap], consequence: 
         let functions = plural(changed.len() as u128, "function has", "functions have");
         log::warn!("{functions} changed since the tests were recorded ({names}{more}), so {consequence}. Record the tests again");
     } else if !same {
-        log::warn!("the tests executed none of the program's functions, so {consequence}. Record the tests with this program");
+        log::warn!("the tests executed no function of this program, so {consequence}. Record the tests with this program");
     }
 }
 
@@ -109,7 +110,8 @@ pub fn build_known_file(program: &Path, known: &KnownPaths, folders: &Folders) -
         let frame = image.frame(placed.unit, folders.units.as_ref()).with_context(|| program.display().to_string())?;
         let frame = frame.with_context(|| {
             format!(
-                "{}: cannot find the map of unit {} in the program or in the unit cache. Set TRODDEN_CACHE to the cache of the build",
+                "{}: cannot find the map (blocks and paths) of compilation unit {} in the program or in the unit cache. Set TRODDEN_CACHE \
+                 to the unit cache of the build",
                 program.display(),
                 placed.unit
             )
@@ -127,14 +129,14 @@ pub fn build_known_file(program: &Path, known: &KnownPaths, folders: &Folders) -
     }
     anyhow::ensure!(
         residual,
-        "{} was not built with --residual, so it counts all paths and needs no known paths. Pass a program built with --residual",
+        "{} was not built with --residual, so it counts all paths, tested or not. Pass a program built with --residual",
         program.display()
     );
     let file_header = FileHeader::new(FileKind::FURTHER_KNOWN_PATHS, KNOWN_VERSION).to_bytes();
     let mut file = vec![0; KnownHeader::BYTES];
     KnownHeader { file_header, image: image.identity.0, counters, checksum: checksum(&bits) }
         .write(&mut file)
-        .context("cannot write the header of the file for TRODDEN_KNOWN")?;
+        .context("cannot write the header of the file of known paths (for TRODDEN_KNOWN)")?;
     file.extend(bits);
     Ok(file)
 }

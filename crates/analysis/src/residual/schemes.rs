@@ -156,7 +156,7 @@ impl SchemeStages<'_> {
         let time = started.elapsed();
         match ran {
             Err(error) if !output.is_file() => return Err(error),
-            Err(error) => log::warn!("{error}. The counts of this run are used anyway"),
+            Err(error) => log::warn!("{error}. The counts of this run are used nevertheless"),
             Ok(()) => {}
         }
         Ok((output, time))

@@ -25,17 +25,20 @@ pub struct ComparedSegments {
 pub fn compare(counted: &ObservedSegments, other: &str, depth: Option<usize>, folders: &Folders) -> Result<Vec<ComparedSegments>> {
     ensure!(
         counted.is_counted,
-        "cannot check the run, because its program does not count segments. Build it with `trodden instrument --segments`, and record again"
+        "cannot check the run, because its program does not count segments (paths across calls). Build it with `trodden instrument \
+         --segments`, and record again"
     );
     let deepest = counted.deepest();
     ensure!(
         deepest > 0,
-        "cannot compare segments, because the program counts none. Build it with `trodden instrument --segments`, and record again"
+        "cannot compare segments (paths across calls), because the program does not count them. Build it with `trodden instrument \
+         --segments`, and record again"
     );
     if let Some(depth) = depth {
         ensure!(
             depth <= deepest,
-            "--depth {depth} is too large: the program counts segments only up to depth {deepest}. Pass --depth {deepest} or less"
+            "--depth {depth} is too large: the program counts segments (paths across calls) only up to depth {deepest}. Pass --depth \
+             {deepest} or less"
         );
     }
     let expected = ObservedSegments::load(other, depth.unwrap_or(deepest), folders)?;

@@ -32,8 +32,8 @@ impl ObservedSegments {
     pub fn load(wanted: &str, depth: usize, folders: &Folders) -> Result<ObservedSegments> {
         let Some(observed) = ObservedSegments::load_if_any(wanted, depth, folders)? else {
             bail!(
-                "`{wanted}` has no segments. Build the program with --stream and record it with `trodden record --whole-program`, or \
-                 record a program made by `trodden instrument PROGRAM --segments RUN`"
+                "`{wanted}` has no segments (paths across calls). Build the program with --stream and record it with `trodden record \
+                 --whole-program`, or record a program made by `trodden instrument PROGRAM --segments RUN`"
             );
         };
         Ok(observed)
@@ -111,7 +111,10 @@ pub(crate) fn find_logs(wanted: &str) -> Result<Vec<PathBuf>> {
     let folders: Vec<PathBuf> = store.select(wanted)?.into_iter().map(|run| store.streams(run.number)).collect();
     let (with, without): (Vec<PathBuf>, Vec<PathBuf>) = folders.into_iter().partition(|folder| folder.is_dir());
     if !with.is_empty() && !without.is_empty() {
-        bail!("cannot combine the runs of `{wanted}`: some have streams and others do not. Name runs of one kind");
+        bail!(
+            "cannot combine the runs of `{wanted}`, because only some of them have streams (recorded sequences of paths). Name only runs \
+             with streams, or only runs without"
+        );
     }
     let logs = with.iter().map(|folder| files_with_extension(folder, LOG_EXTENSION)).collect::<Result<Vec<_>>>()?;
     Ok(logs.concat())

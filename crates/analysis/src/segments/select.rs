@@ -41,7 +41,7 @@ pub fn requested_segments(depth: usize, only: &[String], wanted: &str, folders: 
             for only in only {
                 ensure!(
                     rows.iter().any(|r| has_function_named(r, only)),
-                    "`{wanted}` has no segment {only}. To list its segments, run `trodden segments {wanted}`"
+                    "`{wanted}` has no segment (path across calls) named {only}. To list its segments, run `trodden segments {wanted}`"
                 );
             }
             rows.retain(|r| only.is_empty() || only.iter().any(|only| has_function_named(r, only)));
@@ -50,7 +50,7 @@ pub fn requested_segments(depth: usize, only: &[String], wanted: &str, folders: 
     };
     ensure!(
         !set.functions().is_empty(),
-        "`{wanted}` has no segment of depth {depth}. Use a run in which instrumented functions call each other"
+        "`{wanted}` has no segment (path across calls) of depth {depth}. Name a run in which instrumented functions call each other"
     );
     Ok(set)
 }
@@ -89,8 +89,8 @@ fn segments_after_reached_calls(profile: &Profile) -> Result<SegmentSet> {
             let executed: Vec<u64> = executed_paths(image, place, function).map(|(path, _)| path).collect();
             ensure!(
                 executed.is_empty() || callees.has_paths_to_calls(place, function),
-                "calls:RUN needs to know which paths of `{}` lead to calls, but the run did not record this. Build the program with \
-                 `trodden-lab with --reach calls -- build`, and record again",
+                "the set calls:RUN needs a run that recorded which paths of `{}` lead to calls, but this run did not. Build the program \
+                 with `trodden-lab with --reach calls -- build`, and record again",
                 function.plain_name()
             );
             for path in executed {

@@ -83,7 +83,8 @@ impl<'a> UntestedSegments<'a> {
             let (mut known, _) = observed.requested_and_uncountable(depth, false);
             for known_as in wanted.known {
                 let tests = ObservedSegments::load_if_any(known_as, depth, folders)
-                    .with_context(|| format!("cannot load known segments from {known_as} (--known)"))?;
+                    .with_context(|| { format!("cannot load the segments (paths across calls) that the tests took from {known_as} (--known)")
+                })?;
                 known.extend(tests.iter().flat_map(|tests| tests.counts_by_name(depth).into_keys()));
             }
             let mut found = observed.segments_of_depth(depth);

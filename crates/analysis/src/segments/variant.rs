@@ -24,8 +24,8 @@ pub fn check_variant(made: &InstrumentedImage, set: Identity, program: &Path, ou
     if missing.len() == set.functions().len() {
         fs::remove_file(output).with_context(|| format!("cannot remove {}", output.display()))?;
         bail!(
-            "{program} has none of the functions in these segments: the segments come from a different program or build. Make a \
-             recordable variant of the program with `trodden instrument {program} --stream -o {program}.stream`, and record that variant",
+            "{program} has none of the functions in these segments (paths across calls), so the segments come from a different program or \
+             build. Create a variant with `trodden instrument {program} --stream -o {program}.stream`, and record that variant",
             program = program.display()
         );
     }
@@ -34,7 +34,8 @@ pub fn check_variant(made: &InstrumentedImage, set: Identity, program: &Path, ou
         let more = if missing.len() > MAX_NAMED_FUNCTIONS { ", ..." } else { "" };
         let functions = plural(missing.len() as u128, "function", "functions");
         log::warn!(
-            "skipping {functions} of these segments: missing from or changed in {program} ({}{more}). Record again with this build",
+            "{program} does not contain {functions} of these segments, or contains a different version, so the segments are skipped \
+             ({}{more}). Record again with this build",
             names.join(", "),
             program = program.display()
         );

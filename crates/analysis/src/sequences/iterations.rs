@@ -210,7 +210,11 @@ fn add_path_edges(
     symbol: u64,
 ) -> Result<()> {
     let entry = table.entry(symbol);
-    ensure!(!entry.blocks.is_empty(), "cannot determine the last branches of path `{}`, because its blocks are not listed", entry.label);
+    ensure!(
+        !entry.blocks.is_empty(),
+        "cannot determine the last branches of path `{}`, because the recording does not list the path's basic blocks",
+        entry.label
+    );
     for block in &entry.blocks {
         if let Some(from) = last.replace(*block) {
             let next = edges.list.len() as u64;

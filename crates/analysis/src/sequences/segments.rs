@@ -37,7 +37,7 @@ pub struct CountedSegment {
 
 /// Checks that the depth is valid for this kind of segment.
 pub fn check_depth(depth: usize, supergraph: bool) -> Result<()> {
-    ensure!(supergraph || depth > 0, "--depth must be at least 1, because a segment crosses at least one call");
+    ensure!(supergraph || depth > 0, "--depth must be at least 1, because a segment (a path across calls) crosses at least one call");
     Ok(())
 }
 

@@ -46,7 +46,7 @@ pub fn read(file: &Path, method: CompressionMethod, limits: WindowLimits, table:
     let mut simulated: Option<HashMap<String, OpenFrames>> = None;
     for number in 1_u64.. {
         line.clear();
-        if lines.read_line(&mut line).with_context(|| format!("cannot read line {number}"))? == 0 {
+        if lines.read_line(&mut line).with_context(|| format!("cannot read line {number} of the events"))? == 0 {
             break;
         }
         let text = line.trim_end_matches(['\n', '\r']);
@@ -57,7 +57,7 @@ pub fn read(file: &Path, method: CompressionMethod, limits: WindowLimits, table:
             Some(frames) => events.push_simulated(text, frames),
             None => events.parse_line(text),
         };
-        parsed.with_context(|| format!("cannot parse line {number}, `{}`", text.chars().take(80).collect::<String>()))?;
+        parsed.with_context(|| format!("cannot parse line {number} (`{}`)", text.chars().take(80).collect::<String>()))?;
     }
     let convention = events.convention;
     writer.into_recording(convention)
@@ -115,17 +115,17 @@ impl TextEvents<'_> {
                 self.table.enter_symbol(function)
             }
             ["leave"] => {
-                ensure!(frames.pop().is_some(), "`leave` without an earlier `enter` in the same thread");
+                ensure!(frames.pop().is_some(), "event `leave` is not preceded by a matching `enter` in the same thread");
                 self.table.leave_symbol()
             }
             ["path", function, path, end, ref blocks @ ..] => {
                 let (function, end) = (self.table.intern_function(function), parse_path_end(end)?);
                 match frames.last() {
-                    None => bail!("`path` without an earlier `enter` in the same thread"),
+                    None => bail!("event `path` is not preceded by an `enter` of its function in the same thread"),
                     Some(open) => {
                         ensure!(
                             *open == function,
-                            "the path belongs to a different function than `{}`, which was entered last",
+                            "event `path` names a different function than `{}`, which was entered last",
                             self.table.function_name(*open)
                         )
                     }
@@ -134,7 +134,9 @@ impl TextEvents<'_> {
                 let is_prefix = self.convention == CallRecordingConvention::Prefixes && end == SubpathEnd::Call;
                 self.table.intern_path(&PathEvent { function, end, is_prefix, source: None }, path, named)
             }
-            _ => bail!("expected a line that starts with convention, thread, enter, leave or path, followed by fields separated by tabs"),
+            _ => bail!(
+                "expected a line that starts with the word convention, thread, enter, leave or path, followed by fields separated by tabs"
+            ),
         })
     }
 
@@ -142,11 +144,14 @@ impl TextEvents<'_> {
         let fields: Vec<&str> = line.split(' ').collect();
         let [thread, start, outcomes, end] = fields[..] else {
             bail!(
-                "expected a line from `trodden simulate` (thread, start, outcomes, end). A file of events must start with the line \
-                 `{HEADER}`"
+                "expected a line printed by `trodden simulate` (with the fields thread, start, outcomes and end). A file of events must \
+                 start with the line `{HEADER}`"
             )
         };
-        ensure!(outcomes.bytes().all(|b| b == b'0' || b == b'1'), "invalid branch outcomes: expected only the digits 0 and 1");
+        ensure!(
+            outcomes.bytes().all(|b| b == b'0' || b == b'1'),
+            "invalid branch outcomes: expected only the digits 0 (not taken) and 1 (taken)"
+        );
         let number = self.writer.thread(thread)?;
         if !frames.contains_key(thread) {
             frames.insert(thread.to_owned(), OpenFrames::default());
@@ -163,7 +168,7 @@ impl TextEvents<'_> {
             "call" => (SubpathEnd::Call, false),
             "return" => (SubpathEnd::Return, true),
             end if SIMULATED_ENDS.contains(&end) => (SubpathEnd::BackEdge, false),
-            _ => bail!("unknown path end `{end}`: expected one of call, return, {}", SIMULATED_ENDS.join(", ")),
+            _ => bail!("unknown path end `{end}`: a path ends with one of call, return, {}", SIMULATED_ENDS.join(", ")),
         };
         let symbol =
             self.table
@@ -184,7 +189,7 @@ fn parse_convention(name: &str) -> Result<CallRecordingConvention> {
         "subpaths" => CallRecordingConvention::Subpaths,
         "whole-paths" => CallRecordingConvention::WholePaths,
         "prefixes" => CallRecordingConvention::Prefixes,
-        _ => bail!("unknown convention: expected subpaths, whole-paths or prefixes"),
+        _ => bail!("unknown path convention: expected subpaths, whole-paths or prefixes"),
     })
 }
 
@@ -193,6 +198,6 @@ fn parse_path_end(name: &str) -> Result<SubpathEnd> {
         "call" => SubpathEnd::Call,
         "loop" => SubpathEnd::BackEdge,
         "return" => SubpathEnd::Return,
-        _ => bail!("unknown path end: expected call, loop or return"),
+        _ => bail!("unknown path end: a path ends with call, loop or return"),
     })
 }

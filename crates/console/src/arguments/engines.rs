@@ -55,11 +55,14 @@ impl EngineChoice {
     pub fn create_engine(&self, parameters: &EngineParameters) -> Result<LaunchEngine> {
         let EngineParameters { jobs, memory, retries, shared } = *parameters;
         let parallel = jobs.unwrap_or(Local::default().parallel);
-        ensure!(memory.is_none() || *self == EngineChoice::Local, "--memory limits copies on this machine only. Omit --memory or --engine");
+        ensure!(
+            memory.is_none() || *self == EngineChoice::Local,
+            "--memory limits only copies of the program that run on this machine. Omit --memory or --engine"
+        );
         Ok(match self {
             EngineChoice::Local => LaunchEngine::Local(Local { parallel, memory, retries }),
             EngineChoice::Slurm(options) => {
-                shared.context("--engine slurm needs a folder that all machines of the cluster share. Add --work FOLDER")?;
+                shared.context("--engine slurm needs a working folder that all machines of the cluster share. Add --work FOLDER")?;
                 let found = find_in_search_path("sbatch".as_ref(), env::var_os("PATH").as_deref(), Path::is_file);
                 ensure!(
                     found.is_some(),
@@ -69,7 +72,8 @@ impl EngineChoice {
             }
             EngineChoice::Template(line) => LaunchEngine::Template(Template { line: line.clone(), parallel, retries }),
             EngineChoice::Kubernetes { image, claim } => {
-                let folder = shared.context("--engine kubernetes needs a folder on the volume that its claim names. Add --work FOLDER")?;
+                let folder =
+                    shared.context("--engine kubernetes needs a folder on the volume of its persistent volume claim. Add --work FOLDER")?;
                 private::create_folder(folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
                 let mount = fs::canonicalize(folder).with_context(|| format!("cannot read {}", folder.display()))?;
                 LaunchEngine::Kubernetes(Kubernetes { image: image.clone(), claim: claim.clone(), mount, retries })

@@ -107,7 +107,7 @@ fn launch_job(folder: &Path, others: &RemoteMachines, machines: usize) -> Result
     let mut report = |event: JobEvent| match event {
         JobEvent::Done(..) => {}
         JobEvent::Retried(task) => {
-            log::warn!("machine {task} returned no results; its runs are repeated (see {})", work.log(task).display())
+            log::warn!("machine {task} returned no results, so its runs are repeated (see the log {})", work.log(task).display())
         }
         JobEvent::Note(text) => log::info!("{text}"),
     };
@@ -118,7 +118,7 @@ fn launch_job(folder: &Path, others: &RemoteMachines, machines: usize) -> Result
         let said = logs.map(|text| text.trim().to_owned()).find(|text| !text.is_empty());
         let error = anyhow::Error::from(error);
         return Err(match said {
-            Some(said) => error.context(format!("a machine printed: {said}")),
+            Some(said) => error.context(format!("a machine failed, and printed: {said}")),
             None => error,
         });
     }
@@ -129,7 +129,7 @@ fn launch_job(folder: &Path, others: &RemoteMachines, machines: usize) -> Result
 pub fn run_machine(folder: &Path, machine: usize, result: &Path) -> Result<()> {
     trodden_trace::close_descriptors_in_programs()?;
     let file = File::open(folder.join("spec"))
-        .with_context(|| format!("cannot read the file that describes the runs, in {}", folder.display()))?;
+        .with_context(|| format!("cannot read the description of the runs in {}", folder.display()))?;
     let mut spec: RemoteRunsSpec = serde_json::from_reader(std::io::BufReader::new(file))?;
     let environment = std::mem::take(&mut spec.environment);
     let mut subject = RepeatedProgram::from_worker(&spec.options, spec.program.clone(), environment, spec.input.as_deref())?;
@@ -141,7 +141,7 @@ pub fn run_machine(folder: &Path, machine: usize, result: &Path) -> Result<()> {
     for run in spec
         .machines
         .get(machine)
-        .with_context(|| format!("cannot run the part of machine {machine}: the recording has no such machine"))?
+        .with_context(|| format!("cannot execute the runs of machine {machine}, because the recording has no machine with this number"))?
     {
         // If this machine was thought to be lost, its runs may also execute elsewhere. Each attempt therefore writes to files of its own,
         // and renames them when they are complete.

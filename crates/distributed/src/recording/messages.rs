@@ -103,7 +103,7 @@ pub(super) fn report_opaque_functions(model: &WitnessModel) {
     let more = model.opaque.len().saturating_sub(MAX_LISTED_NAMES);
     let more = if more > 0 { format!(" and {more} more (`trodden report --json` lists all)") } else { String::new() };
     log::info!(
-        "the inside of {} of {} functions is not traced: {}{more}",
+        "trodden does not trace the inside of {} of {} functions: {}{more}",
         model.opaque.len(),
         model.opaque.len() + model.functions.len() - 1,
         named.join(", ")
@@ -131,5 +131,5 @@ pub(super) fn describe_contradiction(model: &WitnessModel, code: &TracedCode, er
 
 pub(super) fn warn_of_contradiction(what: &str, is_repeated: bool) {
     let then = if is_repeated { ": repeating the runs with weaker assumptions" } else { "" };
-    log::warn!("an assumption about opaque functions was wrong ({what}){then}");
+    log::warn!("an assumption about opaque functions (functions whose inside is not traced) was wrong ({what}){then}");
 }

@@ -111,7 +111,7 @@ fn default_collector(options: &RunOptions, host: &RecordingHost) -> CollectorKin
         Ok(()) => CollectorKind::Trampolines,
         Err(error) => {
             let why = reasons(error.chain().map(ToString::to_string));
-            log::info!("trampolines do not work here: {why}. Falling back to breakpoints");
+            log::info!("trampolines (jumps to code that records) do not work on this machine: {why}. Falling back to breakpoints");
             CollectorKind::Ptrace
         }
     }
@@ -164,7 +164,7 @@ impl<'a> PreparedRecording<'a> {
         if is_single {
             reject_multi_run_options(options, host)?;
         }
-        ensure!(is_single || options.family.is_none(), "--follow works in a single run only. Omit --follow or --runs");
+        ensure!(is_single || options.family.is_none(), "--follow works only with a single run of the program. Omit --follow or --runs");
         check_files(options)?;
         let temporary = create_folder_in(&host.temporary, "trodden-trace-")?;
         let folder = options.keep.clone().unwrap_or_else(|| temporary.path().to_owned());
@@ -332,8 +332,8 @@ impl<'a> PreparedRecording<'a> {
         }
         ensure!(
             self.options.plan.distribution.is_none() && self.options.plan.limit.is_none() && collector.max_sites().is_none(),
-            "cannot merge the runs: no assumption about opaque functions explains them. Pass `--runs 1`, or exclude a function with \
-             `--opaque`"
+            "cannot merge the runs, because they contradict each other under every assumption about opaque functions (functions whose \
+             inside is not traced). Pass `--runs 1`, or make another function opaque with `--opaque`"
         );
         self.fall_back_to_one_run("no assumption about opaque functions explains the runs", collector)
     }

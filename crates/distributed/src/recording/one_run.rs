@@ -203,7 +203,10 @@ impl PreparedRecording<'_> {
 
 fn check_collector_site_limit(sites: usize, collector: &dyn Collector) -> Result<()> {
     let (name, most) = (collector.name(), collector.max_sites().unwrap_or(usize::MAX));
-    ensure!(sites <= most, "collector `{name}` can watch only {most} of the {sites} blocks in one run. Pass `--collector ptrace`");
+    ensure!(
+        sites <= most,
+        "collector `{name}` can watch only {most} of the {sites} blocks that one run must watch. Pass `--collector ptrace`"
+    );
     Ok(())
 }
 

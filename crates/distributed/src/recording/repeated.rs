@@ -22,14 +22,8 @@ pub fn check_first_run_is_repeatable(first: &FirstRun) -> Result<()> {
         "the program reads its own code so often that recording jumps or breakpoints cannot be hidden from it. Pass `--collector \
          single-step`"
     );
-    ensure!(
-        followed.changed_code.is_empty(),
-        "the program changes its own code, and changed code cannot be watched in several runs. {one}"
-    );
-    ensure!(
-        followed.asynchronous_signals == 0,
-        "the program received signals, and these would arrive at different times in other runs. {one}"
-    );
+    ensure!(followed.changed_code.is_empty(), "the program changes its own code, which prevents watching it in several runs. {one}");
+    ensure!(followed.asynchronous_signals == 0, "the program received signals, which would arrive at different times in other runs. {one}");
     ensure!(
         followed.handled_faults == 0,
         "the program handles a fault (such as SIGSEGV) in a signal handler, and runs that watch only some blocks cannot see which \
@@ -53,13 +47,16 @@ pub fn check_runs_ended_alike(results: &[RunResult], first: FollowEnding) -> Res
             && ending != first
             && FAULT_SIGNALS.contains(&signal)
         {
-            bail!("signal {signal} ended run {number} but not the first run, and only equal runs can be merged. Pass `--runs 1`");
+            bail!(
+                "signal {signal} ended run {number} but not the first run, and only runs with equal behaviour can be merged. Pass `--runs \
+                 1`"
+            );
         }
         if let Some(divergence) = &result.outcome.divergence {
             bail!(
-                "run {number} diverged from the first run at {divergence}, and only equal runs can be merged. If the first run created \
-                 or removed files, pass `--fresh-folder`; if the program reads its own code, pass `--collector single-step`; otherwise \
-                 pass `--runs 1`, which watches every block in one run"
+                "run {number} diverged from the first run at {divergence}, but only equal runs can be merged. If the first run created or \
+                 removed files, pass `--fresh-folder`; if the program reads its own code, pass `--collector single-step`; otherwise pass \
+                 `--runs 1`, which watches every block in one run"
             );
         }
     }

@@ -243,7 +243,7 @@ impl<'a> RepeatedProgram<'a> {
     ) -> Result<Self> {
         let input = match input {
             Some(path) => RunStandardInput::File {
-                file: File::open(path).context("cannot open the standard input that is stored for the runs")?,
+                file: File::open(path).context("cannot open the standard input that was stored for all runs")?,
                 at: 0,
             },
             None => RunStandardInput::Null,
@@ -345,7 +345,7 @@ impl<'a> RepeatedProgram<'a> {
         std::thread::scope(|scope| (0..jobs).for_each(|worker| drop(scope.spawn(move || work(worker)))));
         let mut results = results.into_inner().expect("no run panics");
         results.sort_by_key(|r| r.0);
-        results.into_iter().map(|(number, result)| result.with_context(|| format!("run {}", number + 1))).collect()
+        results.into_iter().map(|(number, result)| result.with_context(|| format!("run {} cannot be used", number + 1))).collect()
     }
 
     /// Performs a single run that watches all sites and records the targets of `jumps`.
@@ -434,7 +434,7 @@ impl<'a> RepeatedProgram<'a> {
         // The copy of the folder is removed when this is dropped, at the end of the run.
         let _copy;
         let mut parked = self.parked.as_ref().and_then(ParkedSlot::take);
-        ensure!(parked.is_some() || self.parked.is_none(), "the recording was ended before it began");
+        ensure!(parked.is_some() || self.parked.is_none(), "the recording was interrupted before the program started");
         let registered = parked.as_mut().and_then(ParkedProcess::take_registration);
         let (target, outputs) = match (parked, self.options.process) {
             (Some(parked), _) => (RunTarget::Adopt(parked), Vec::new()),
@@ -590,10 +590,10 @@ fn shared_input(temporary: &Path) -> Result<RunStandardInput> {
         return Ok(RunStandardInput::Null);
     }
     if own.is_terminal() {
-        log::info!("all runs get the same input: type it now, and end it with Ctrl-D");
+        log::info!("every run of the program gets the same standard input: type it now, and end it with Ctrl-D");
     }
     let file =
-        trodden_trace::block_file::copy_to_unnamed_file(&mut own.lock(), temporary).context("cannot store standard input for the runs")?;
+        trodden_trace::block_file::copy_to_unnamed_file(&mut own.lock(), temporary).context("cannot store the standard input for all runs")?;
     Ok(RunStandardInput::File { file, at: 0 })
 }
 

@@ -157,10 +157,7 @@ pub fn compile_options(context: &DriverContext, line: &CompilerCommandLine) -> R
     let Some(counters) = requested_counters(context)?.filter(|_| line.compiles) else { return Ok(Vec::new()) };
     let conflicts = |argument: &str| CONFLICTING_OPTIONS.iter().any(|f| argument.starts_with(f));
     if let Some(argument) = line.arguments.iter().map(|w| w.to_string_lossy()).find(|w| conflicts(w)) {
-        bail!(
-            "{argument} cannot be used together with `{}`, which inserts the same instrumentation. Omit {argument}",
-            counters.build_option()
-        );
+        bail!("{argument} cannot be combined with `{}`, which inserts the same instrumentation. Omit {argument}", counters.build_option());
     }
     let front_end = counters.clang_options().iter().copied().chain(["-fprofile-update=atomic"]);
     let arguments = front_end.chain(counters.llvm_options().into_iter().flat_map(|o| ["-mllvm", o]));

@@ -88,7 +88,7 @@ impl ProgramBuilder<'_> {
 
     fn clean(&self) -> Result<()> {
         if let Some(folder) = self.cargo.as_ref().and_then(|c| c.folder.as_ref()).filter(|f| f.exists()) {
-            fs::remove_dir_all(folder).with_context(|| format!("cannot empty {}", folder.display()))?;
+            fs::remove_dir_all(folder).with_context(|| format!("cannot remove the folder {} before the build", folder.display()))?;
         }
         if let Some(clean) = &self.job.clean {
             let status = Command::new("sh").arg("-c").arg(clean).status().context("cannot run sh")?;
@@ -104,7 +104,7 @@ impl ProgramBuilder<'_> {
         }
         match images.as_slice() {
             [one] => Ok(one.clone()),
-            [] => bail!("the build linked no instrumented program: {}", self.rebuild_hint()),
+            [] => bail!("the build did not link any instrumented program: {}", self.rebuild_hint()),
             several => {
                 let names: Vec<String> = several.iter().map(|p| p.display().to_string()).collect();
                 let also = if self.cargo.is_some() { ", or build one alone with cargo's --bin" } else { "" };

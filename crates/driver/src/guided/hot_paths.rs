@@ -31,7 +31,7 @@ pub fn train(context: &DriverContext, commands: &[String], variable: &str, progr
     let substitute = ScriptSubstitute::install(context, program, folder.path(), &profile_option)?;
     for line in commands {
         let status = Command::new("sh").arg("-c").arg(line).env(variable, program).status().context("cannot run sh")?;
-        ensure!(status.success(), "the training `{line}` failed ({status})");
+        ensure!(status.success(), "the training command `{line}` failed ({status})");
     }
     drop(substitute);
     let mut files: Vec<PathBuf> = fs::read_dir(folder.path())?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
@@ -41,8 +41,8 @@ pub fn train(context: &DriverContext, commands: &[String], variable: &str, progr
     for file in &files {
         merger.add(&file.display().to_string(), Profile::read(file)?)?;
     }
-    ensure!(!files.is_empty(), "the training counted nothing. Check that the --train command runs the program that was built");
-    merger.into_merged_profile().context("the training left no profile")
+    ensure!(!files.is_empty(), "the training run counted nothing. Check that the --train command runs the program that was built");
+    merger.into_merged_profile().context("the training run wrote no profile")
 }
 
 /// A script that replaces a program under its name. Dropping this value restores the program.

@@ -37,7 +37,8 @@ pub fn instrument_archives(context: &DriverContext, job: &CrateJob) -> Result<()
     }
     let compiler = CrateCompiler::new(context, job.codegen.arguments())?;
     archives.iter().try_for_each(|archive| {
-        instrument_archive(context, job, &compiler, archive).with_context(|| format!("cannot instrument {}", archive.display()))
+        instrument_archive(context, job, &compiler, archive)
+            .with_context(|| format!("cannot instrument the Rust library {}", archive.display()))
     })
 }
 
@@ -117,7 +118,7 @@ pub fn replace_object_arguments(context: &DriverContext, arguments: &mut Vec<OsS
         }
     }
     if !objects.iter().any(|object| object.is_counted) {
-        bail!("rustc wrote no bitcode for the objects that it links: trodden does not support this version of rustc");
+        bail!("rustc wrote no LLVM bitcode for the objects that it links: trodden does not support this version of rustc");
     }
     for (at, compiled) in places.into_iter().zip(compile(context, &compiler, &objects)?) {
         arguments[at] = compiled.into();
@@ -153,7 +154,7 @@ fn instrument_std_library(context: &DriverContext, compiler: &CrateCompiler, lib
     let key = Identity::from_content(format!("{} {}", Identity::from_content(&bytes), compiler.shared).as_bytes()).to_string();
     let name = library.file_name().unwrap_or_default();
     let copy = compiler.cache.join("std").join(key).join(name);
-    let folder = copy.parent().context("the unit cache has no folder")?;
+    let folder = copy.parent().context("the path of the unit cache has no parent folder")?;
     trodden_profile::temporary::create_folders(folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
     // Several programs may be linked at the same time, and each may need the copy.
     let lock = fs::File::create(folder.join(".lock")).with_context(|| format!("cannot write to {}", folder.display()))?;
@@ -161,7 +162,7 @@ fn instrument_std_library(context: &DriverContext, compiler: &CrateCompiler, lib
     if copy.is_file() {
         return Ok(copy);
     }
-    log::info!("instrumenting {}, once for all programs", name.display());
+    log::info!("instrumenting {}, which is done once for all programs", name.display());
     let mut objects = Vec::new();
     for member in ArchiveFile::parse(&*bytes)?.members() {
         let member = member?;
@@ -172,7 +173,7 @@ fn instrument_std_library(context: &DriverContext, compiler: &CrateCompiler, lib
         }
     }
     if objects.is_empty() {
-        bail!("{} contains no bitcode, so it cannot be instrumented. Omit --std", library.display());
+        bail!("{} contains no LLVM bitcode, so it cannot be instrumented. Omit --std", library.display());
     }
     let instrumented = replace_archive_members(context, compiler, &bytes, &objects, Vec::new())?;
     atomic_file::write_unsynced(&copy, TEMPORARY_PREFIX, &instrumented).with_context(|| format!("cannot write {}", copy.display()))?;

@@ -103,7 +103,7 @@ impl CrateObjects<'_> {
             self.compiler.compiler.execute(&tasks, &self.compiler.codegen, self.folder, *number)
         })
         .map(drop)
-        .with_context(|| format!("cannot instrument the crate of {}", self.objects.first().map_or("", |object| &object.name)))
+        .with_context(|| format!("cannot instrument the Rust crate of {}", self.objects.first().map_or("", |object| &object.name)))
     }
 }
 

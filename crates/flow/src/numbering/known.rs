@@ -13,7 +13,7 @@ const MAX_MULTIPLICATIONS_PER_TABLE_SIZE: usize = 1 << 21;
 
 /// No multiplier without collisions was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cannot find a hash of {keys} known paths into {slots} slots without collisions. Select fewer paths, or use --scheme ppp")]
+#[error("found no hash function without collisions for {keys} known paths in {slots} slots. Select fewer paths, or use --scheme ppp")]
 pub struct NoPerfectHashError {
     /// Number of keys.
     pub keys: usize,

@@ -33,7 +33,7 @@ pub enum MachineFault {
     #[error("{0:?} leaves or re-enters {1:?} before the loop's iterations are counted")]
     Iterations(Edge, LoopId),
     /// A loop is left before the executions of its dominant iteration are added to their counter.
-    #[error("{0:?} leaves the loop of {1:?} before the executions in its register are added to the counter")]
+    #[error("{0:?} leaves the loop of {1:?} before the executions counted in its register are added to its counter")]
     Dominant(Edge, DominantId),
 }
 

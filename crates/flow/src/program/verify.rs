@@ -33,7 +33,7 @@ impl Default for WalkBudget {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProgramFault {
     /// The program performed an illegal action.
-    #[error("{fault} (on the walk {walk:?})")]
+    #[error("{fault} (on walk {walk:?} through the graph)")]
     ProbeMachine {
         /// The edges of the program's graph up to the fault.
         walk: Vec<Edge>,
@@ -41,7 +41,7 @@ pub enum ProgramFault {
         fault: MachineFault,
     },
     /// A counter has a wrong value after a walk.
-    #[error("after the walk {walk:?}, counter {cell} is {counted} instead of {expected}")]
+    #[error("after walk {walk:?} through the graph, counter {cell} is {counted} instead of {expected}")]
     Count {
         /// The walk.
         walk: Vec<Edge>,
@@ -53,7 +53,7 @@ pub enum ProgramFault {
         counted: u64,
     },
     /// The stream does not consist of the walk's paths.
-    #[error("after the walk {walk:?}, the stream is {written:?} instead of {expected:?}")]
+    #[error("after walk {walk:?} through the graph, the stream of path numbers is {written:?} instead of {expected:?}")]
     Stream {
         /// The walk.
         walk: Vec<Edge>,
@@ -63,7 +63,7 @@ pub enum ProgramFault {
         written: Vec<StreamItem>,
     },
     /// At a call, a wrong path is noted in the frame.
-    #[error("at the call after the walk {walk:?}, the frame records path {noted:?} instead of {expected:?}")]
+    #[error("at the call after walk {walk:?} through the graph, the stack frame records path {noted:?} instead of {expected:?}")]
     Noted {
         /// The edges up to the call.
         walk: Vec<Edge>,

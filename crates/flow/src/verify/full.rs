@@ -13,13 +13,13 @@ use crate::dag::{Dag, DagEdgeId};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NumberingFault {
     /// Two paths have the same number, or a number is missing.
-    #[error("the numbers of the paths from node {0} to the exit are not contiguous")]
+    #[error("the numbers of the paths from node {0} to the exit are not contiguous, or not unique")]
     Numbers(u32),
     /// The number of paths does not fit into 63 bits.
-    #[error("there are too many paths from node {0} to the exit")]
+    #[error("there are too many paths from node {0} to the exit to number them")]
     TooMany(u32),
     /// The increments along a path do not sum to its number.
-    #[error("the increments on a path through edge {0} do not sum to the path's number")]
+    #[error("the increments of the path register along a path through edge {0} do not sum to the path's number")]
     Increments(u32),
 }
 

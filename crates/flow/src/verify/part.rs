@@ -14,13 +14,13 @@ use crate::part::Part;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PartFault {
     /// Two interesting paths may have the same number.
-    #[error("numbers of interesting paths from node {0} to the exit overlap")]
+    #[error("two interesting paths from node {0} to the exit may have the same number")]
     Numbers(u32),
     /// The register does not hold the path's number where it is counted.
-    #[error("the increments on a path through edge {0} do not sum to the path's number")]
+    #[error("the increments of the path register along a path through edge {0} do not sum to the path's number")]
     Increments(u32),
     /// An interesting path is not counted, or is counted twice.
-    #[error("an interesting path through edge {0} is counted twice or not at all")]
+    #[error("an interesting path through edge {0} is not counted exactly once")]
     Counts(u32),
 }
 

@@ -198,7 +198,7 @@ fn locate_bug(corpus: &Corpus, bug: &SeededBug, trodden: &Path) -> Result<BugOut
     }
     ensure!(
         failed.iter().any(|f| *f) && failed.iter().any(|f| !f),
-        "{} of {} runs failed, but some should fail and some should pass",
+        "{} of {} runs failed, but the comparison needs both failing and passing runs",
         failed.iter().filter(|f| **f).count(),
         failed.len()
     );
@@ -330,7 +330,7 @@ fn rank_path(trodden: &Path, work: &Path, failed: &[bool], bug: &SeededBug, sour
     }
     let found: Value =
         serde_json::from_str(&steps::output(isolate.current_dir(work))?).context("`trodden isolate --json` printed invalid JSON")?;
-    let suspects = found["suspects"].as_array().context("the output of `trodden isolate --json` has no suspects")?;
+    let suspects = found["suspects"].as_array().context("the output of `trodden isolate --json` contains no suspects")?;
     let through_both = |s: &&Value| {
         let outline: BTreeSet<u64> = s["outline"].as_str().unwrap_or_default().split('-').filter_map(|w| w.parse().ok()).collect();
         s["function"] == bug.place.1 && branches.iter().all(|b| outline.range(b.clone()).next().is_some())

@@ -107,7 +107,7 @@ pub fn run(options: &CopiesOptions) -> Result<()> {
     }
     println!("wrote {}", results.page_path().display());
     failed.iter().for_each(|what| eprintln!("{what}"));
-    ensure!(failed.is_empty(), "failed runs: {}. Their errors are listed above", failed.len());
+    ensure!(failed.is_empty(), "{} of the runs failed. Their errors are listed above", failed.len());
     Ok(())
 }
 

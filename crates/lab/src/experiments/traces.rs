@@ -164,7 +164,7 @@ impl TraceBench<'_> {
     fn record_whole_trace(&self, collector: &str, arguments: &[&str]) -> Result<(u64, f64)> {
         let trace = if collector == "trampolines" { "one.trace" } else { "other.trace" };
         let shown = self.record(collector, arguments, trace)?;
-        let run = shown.runs.first().context("the output of `trodden report --json` has no run")?;
+        let run = shown.runs.first().context("the output of `trodden report --json` contains no runs")?;
         Ok((run.hits, run.seconds))
     }
 
@@ -258,7 +258,7 @@ struct CommandTimes {
 
 /// Returns the processor time of all children of this process that have ended.
 fn processor_time_of_children() -> Result<Duration> {
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read the processor time of children")?;
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read the processor time of child processes")?;
     let microseconds = |time: TimeVal| time.num_microseconds() as u64;
     Ok(Duration::from_micros(microseconds(usage.user_time()) + microseconds(usage.system_time())))
 }
@@ -266,7 +266,7 @@ fn processor_time_of_children() -> Result<Duration> {
 /// Runs a command to its end.
 fn run_timed(command: &mut Command) -> Result<CommandTimes> {
     let (start, before) = (Instant::now(), processor_time_of_children()?);
-    let status = command.status().with_context(|| format!("cannot run {command:?}"))?;
+    let status = command.status().with_context(|| format!("cannot run the command {command:?}"))?;
     ensure!(status.success(), "{command:?} failed: {status}");
     Ok(CommandTimes { elapsed: start.elapsed(), processor: processor_time_of_children()? - before })
 }

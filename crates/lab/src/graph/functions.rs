@@ -134,15 +134,15 @@ fn parse_functions(mut file: Map<String, Value>, kind: WitnessKind, profiles: Op
             bail!("function `{name}` must be an object that describes its graph: {{\"entry\": ..., \"exit\": ..., \"edges\": ...}}")
         };
         let (spellings, unwind) = (node_spellings(&value), value.get("unwind").cloned());
-        let named = parse_graph(value).with_context(|| format!("in function `{name}`"))?;
+        let named = parse_graph(value).with_context(|| format!("cannot use function `{name}`"))?;
         names.add(&name, &named, &spellings);
         weights.push(named.weights.clone().map_or(EdgeWeights::Unknown, EdgeWeights::PerRun));
         let mut function = WitnessFunction::new(name.as_str(), named.graph);
-        mark_unwinding(&mut function, unwind).with_context(|| format!("in function `{name}`"))?;
+        mark_unwinding(&mut function, unwind).with_context(|| format!("cannot use function `{name}`"))?;
         list.push(function);
     }
     for (at, call) in parse_key::<Vec<CallInput>>(file.remove("calls"), "calls")?.unwrap_or_default().into_iter().enumerate() {
-        add_call(&mut list, &names, call).with_context(|| format!("in call {at}, counted from 0"))?;
+        add_call(&mut list, &names, call).with_context(|| format!("cannot use call {at} (counted from 0)"))?;
     }
     let main = parse_key::<String>(file.remove("main"), "main")?.unwrap_or_else(|| "main".into());
     let main = names.function(&main).context("`main` must name an existing function, in which runs start")?;

@@ -186,7 +186,7 @@ fn number_nodes(input: GraphInput) -> Result<NamedGraph> {
     let interesting = interesting.collect::<Result<_>>()?;
     let interesting_edges: Option<Vec<Edge>> = input.interesting_edges.map(|edges| edges.into_iter().map(Edge).collect());
     if let Some(bad) = interesting_edges.iter().flatten().find(|e| e.index() >= graph.edge_count()) {
-        bail!("no interesting edge can have number {}: edges are numbered from 0 to {}", bad.0, graph.edge_count() as i64 - 1);
+        bail!("interesting edge {} does not exist: edges are numbered from 0 to {}", bad.0, graph.edge_count() as i64 - 1);
     }
     let through = input.through.into_iter().flatten().map(|n| n.0).collect();
     Ok(NamedGraph { graph, names, weights: input.weights, interesting, interesting_edges, through })

@@ -57,7 +57,7 @@ fn check_traces(file: &WitnessFile, distribution: &Distribution, traces: &[Vec<W
     }
     for (at, (trace, profile)) in traces.iter().zip(&distribution.profiles).enumerate() {
         if let Some(place) = trace.iter().position(|w| profile.binary_search(w).is_err()) {
-            bail!("trace {at} has {} at symbol {place}, but this is not a witness of profile {at}", file.witness(trace[place]));
+            bail!("trace {at} has {} at symbol {place}, but profile {at} does not contain this witness", file.witness(trace[place]));
         }
     }
     Ok(())

@@ -81,7 +81,8 @@ fn check_given_witnesses(
         job.limit.and_then(|limit| distribution.profiles.iter().position(|p| p.len() > limit as usize).map(|at| (at, limit)))
     {
         bail!(
-            "profile {at} has {} witnesses, which exceeds the limit of {limit}. Remove some, or raise --limit",
+            "entry {at} of `profiles` has {} witnesses (watched nodes or edges), which exceeds the limit of {limit}. Remove some, or raise \
+             --limit",
             distribution.profiles[at].len()
         );
     }
@@ -110,19 +111,22 @@ fn make_plan(file: &WitnessFile, kind: WitnessKind, job: &WitnessesArguments) ->
     let planned = planned.map_err(|error| match error {
         PlanError::LimitTooSmall { function, needs, limit } => {
             let function = file.function(function);
-            anyhow!("function `{function}` needs {needs} witnesses in one profile. Raise --limit from {limit} to {needs}")
+            anyhow!(
+                "function `{function}` needs {needs} witnesses (watched nodes or edges) in one profile. Raise --limit from {limit} to \
+                 {needs}"
+            )
         }
         PlanError::LimitNotMet { function, limit, enough } => {
             let function = file.function(function);
             anyhow!(
-                "found no set of {limit} witnesses that distinguishes two successors of a branch in function `{function}`. Raise \
-                 --limit to {enough}"
+                "found no set of {limit} witnesses (watched nodes or edges) that distinguishes two successors of a branch in function \
+                 `{function}`. Raise --limit to {enough}"
             )
         }
         PlanError::WrongWitnessKind(WrongWitnessKind { needs: WitnessKind::Edges, .. }) => {
-            anyhow!("this placement chooses edges. Add --edges")
+            anyhow!("this placement chooses edges as witnesses. Add --edges")
         }
-        PlanError::WrongWitnessKind(_) => anyhow!("this placement chooses nodes. Omit --edges"),
+        PlanError::WrongWitnessKind(_) => anyhow!("this placement chooses nodes as witnesses. Omit --edges"),
     })?;
     Ok((planned.distribution, planned.check, planned.costs))
 }

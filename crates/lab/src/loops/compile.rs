@@ -47,13 +47,13 @@ pub fn assemble(frame: &Frame, parameters: &Settings) -> Result<Assembly> {
     // The unit with named blocks differs from the program's unit, so it must not be stored in the unit cache.
     let settings = Settings { keep: Some(Keep::Map), ..parameters.clone().or(Settings::from(&map.experiment)) };
     let request = experiment::resolve(driver_context(), settings).and_then(|request| experiment::write_request(driver_context(), &request));
-    let request = request.with_context(|| format!("cannot use the unit of {}", map.source))?;
+    let request = request.with_context(|| format!("cannot use the compilation unit of {}", map.source))?;
     let counted = compile(&llvm, &map, &named, &folder.path().join("counted.s"), Some((&request, folder.path())))?;
     Ok(Assembly { labels: extract_block_names(&text), plain: machine::parse(&plain), counted: machine::parse(&counted) })
 }
 
 fn compile(llvm: &LlvmToolchain, map: &UnitMap, named: &Path, output: &Path, counting: Option<(&Path, &Path)>) -> Result<String> {
-    let codegen = codegen_options(map).with_context(|| format!("cannot use the unit of {}", map.source))?;
+    let codegen = codegen_options(map).with_context(|| format!("cannot use the compilation unit of {}", map.source))?;
     let mut command = Command::new(llvm.clang());
     command.args(codegen.arguments()).args([
         "-Qunused-arguments",
@@ -71,7 +71,7 @@ fn compile(llvm: &LlvmToolchain, map: &UnitMap, named: &Path, output: &Path, cou
         command.env(CODEGEN_VARIABLE, codegen.arguments().join(CODEGEN_SEPARATOR));
     }
     run(command.args(["-x", "ir", "-S"]).arg(named).arg("-o").arg(output))
-        .with_context(|| format!("cannot use the unit of {}", map.source))?;
+        .with_context(|| format!("cannot use the compilation unit of {}", map.source))?;
     Ok(String::from_utf8_lossy(&fs::read(output)?).into_owned())
 }
 

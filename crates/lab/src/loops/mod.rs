@@ -87,8 +87,8 @@ pub fn run(job: &LoopsArguments, color: Color) -> Result<ExitCode> {
     // Tested paths run code that counts nothing, so the loops' iterations do not follow from the counts.
     if counted.units.iter().any(|unit| unit.map.experiment.is_residual()) {
         bail!(
-            "{} counts only unknown paths, from which loop iterations cannot be computed. Build it without --residual, and record a run \
-             of that build",
+            "{} counts only untested paths (--residual), from which loop iterations cannot be computed. Build it without --residual, and \
+             record a run of that build",
             job.program.display()
         );
     }
@@ -153,7 +153,10 @@ fn load_frame(image: &InstrumentedImage, unit: Identity) -> Result<Frame> {
     let store = driver_context().store()?;
     let found = store.get(unit)?.or_else(|| own.cloned());
     found.with_context(|| {
-        format!("unit {unit} is neither in the program nor in the unit cache {}. Rebuild the program", store.root().display())
+        format!(
+            "compilation unit {unit} is neither in the program nor in the unit cache (folder {}). Rebuild the program",
+            store.root().display()
+        )
     })
 }
 

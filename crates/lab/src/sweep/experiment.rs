@@ -106,7 +106,7 @@ fn apply_levels(experiment: &SweepExperiment, base: &SweepConfiguration, levels:
     for ((name, values), level) in experiment.factors.iter().zip(levels) {
         let value = &values[*level];
         set_factor(&mut configuration, name, value)
-            .with_context(|| format!("invalid value of a factor ({name} = {})", format_level(value)))?;
+            .with_context(|| format!("factor {name} of the experiment has the invalid value {}", format_level(value)))?;
     }
     configuration.detector.mapping = OperationMapping::preset(configuration.preset, configuration.extensions);
     configuration.detector.check()?;

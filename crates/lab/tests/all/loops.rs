@@ -85,7 +85,7 @@ fn errors_say_what_to_do() {
     assert!(error("loops ./other").contains("trodden record -- ./other"));
     must(place.command(trodden()).args(["cc", "-O1", "a.c", "-o", "lean"]).env("TRODDEN_INSTRUMENT", "keep=map"));
     place.trodden("record -- ./lean");
-    assert!(error("loops ./lean").contains("Rebuild the program without `keep=map`"));
+    assert!(error("loops ./lean").contains("Rebuild the program without the setting `keep=map`"));
     // With `--residual`, the loop iterates on counted and on uncounted paths.
     place.trodden("instrument ./prog --residual last -o prog.field");
     place.trodden("record -- ./prog.field");

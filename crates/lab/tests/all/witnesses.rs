@@ -200,7 +200,7 @@ fn invalid_files_are_rejected_with_a_reason() {
     bad(
         "reconstruct -",
         with_added_keys(with_added_keys(example_of_figure_1(), profiles.clone()), json!({"traces": [["b1"]]})),
-        "is not a witness of profile 0",
+        "profile 0 does not contain this witness",
     );
     bad(
         "reconstruct -",

@@ -85,7 +85,7 @@ impl FunctionCountAndSum {
 #[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum InexactnessReason {
     #[error(
-        "scheme {scheme} counts only some paths of {}, so the path of {} is unknown. To count all paths, record a build without \
+        "scheme {scheme} counts only some paths of {}, so it is unknown which path {} took. To count all paths, record a build without \
          --interesting",
         plural(*.functions, "function"),
         plural(*.executions, "execution")
@@ -93,7 +93,7 @@ pub enum InexactnessReason {
     Partial { scheme: String, functions: u64, executions: u64 },
     /// Number of functions that count segments, which are paths across calls, instead of their own paths.
     #[error(
-        "the paths of {} are missing here, because they were counted as parts of segments across calls. To show the segments, run \
+        "the paths of {} are missing here, because they were counted as parts of segments (paths across calls). To show the segments, run \
          `trodden segments`; to count paths, instrument without --segments",
         plural(*.0, "function")
     )]
@@ -116,27 +116,31 @@ pub enum InexactnessReason {
         others: u64,
     },
     #[error(
-        "the hash tables of {} overflowed, so the path of {} is unknown. Build with a larger table-slots=N in TRODDEN_INSTRUMENT, or \
-            omit table-slots",
+        "the hash tables of {} overflowed, so it is unknown which path {} took. Build with a larger table-slots=N in TRODDEN_INSTRUMENT, \
+         or omit table-slots",
         plural(*.functions, "function"),
         plural(*.executions, "execution")
     )]
     TableFull { functions: u64, executions: u64 },
     /// Number of units that count only paths that were not known when the program was built.
-    #[error("{} only paths that were unknown at the time of the build (--residual). {COUNTS_ARE_EXACT}", count_units_as_subject(*.0))]
+    #[error(
+        "{} only paths that no test had taken when the program was built (--residual). {COUNTS_ARE_EXACT}",
+        count_units_as_subject(*.0)
+    )]
     Residual(u64),
     /// Number of units that count only the paths selected by an expression.
     #[error("{} only paths that match the expression (--watch). {COUNTS_ARE_EXACT}", count_units_as_subject(*.0))]
     Watched(u64),
     #[error(
-        "only the interesting paths of {} are counted separately (--interesting, scheme {scheme}). {} of their other paths are counted \
-         together; functions without interesting paths are not counted",
+        "of the paths of {}, only the interesting ones are counted separately (--interesting, scheme {scheme}); their other paths are \
+         counted together ({}). Functions without interesting paths are not counted",
         plural(*.functions, "function"),
         plural(*.executions, "execution")
     )]
     Interesting { scheme: String, functions: u64, executions: u64 },
     #[error(
-        "scheme {scheme} counts {} of {} as interesting paths. For exact counts, use --scheme ppp or known-table",
+        "scheme {scheme} cannot distinguish {} of {} from interesting paths, and counts them together. For exact counts, use --scheme ppp \
+         or known-table",
         plural(*.aliases, "other path"),
         plural(*.functions, "function")
     )]
@@ -147,21 +151,24 @@ pub enum InexactnessReason {
         aliases: u64,
     },
     /// Number of functions for which the path numbering was tested on random paths instead of being verified.
-    #[error("{} had too many paths to verify their numbering completely; it was tested on random paths", plural(*.0, "function"))]
+    #[error("{} had too many paths to verify the numbers of all paths; the numbers were tested on random paths", plural(*.0, "function"))]
     Unproven(u64),
     /// Number of units that belong to an instrumented copy of the program, which counts only some of the paths.
     #[error(
-        "{} to one of several copies, which counts only a part of the paths. {COUNTS_ARE_EXACT}",
-        plural_verb(*.0, "unit", "belongs", "belong")
+        "{} to one of several copies of the program, each of which counts only a part of the paths. {COUNTS_ARE_EXACT}",
+        plural_verb(*.0, "compilation unit", "belongs", "belong")
     )]
     Copy(u64),
     /// Number of units that count edges instead of paths.
-    #[error("{} edges instead of paths (--divide edges): each path below is a single edge", count_units_as_subject(*.0))]
+    #[error(
+        "{} edges of the control-flow graph instead of paths (--divide edges), so each path below is a single edge",
+        count_units_as_subject(*.0)
+    )]
     Edges(u64),
     /// Number of differences between instrumented copies that should have run the same execution.
     #[error(
-        "the copies executed the program differently ({}), so the profile mixes counts of different executions. To check whether the \
-         program behaves the same in each run, use `trodden repeatable -- COMMAND`",
+        "the copies of the program did not execute the same paths ({}), so the profile mixes counts of different executions. To check \
+         whether the program behaves the same in each run, use `trodden repeatable -- COMMAND`",
         plural(*.0, "difference")
     )]
     Diverged(u64),
@@ -180,7 +187,7 @@ pub enum InexactnessReason {
     Lost(u64),
     /// Number of instrumented copies that ran together and were all ended by a signal.
     #[error(
-        "a signal ended each of the {0} copies at a different point of the execution, so the counts of different functions do not fit \
+        "a signal ended each of the {0} copies of the program at a different point, so the counts of different functions do not fit \
          together. To see where a run is interrupted, record without --copies"
     )]
     Interrupted(u64),
@@ -190,7 +197,7 @@ pub enum InexactnessReason {
 const COUNTS_ARE_EXACT: &str = "The counts of these paths are exact";
 
 fn count_units_as_subject(units: u64) -> String {
-    plural_verb(units, "unit", "counts", "count")
+    plural_verb(units, "compilation unit", "counts", "count")
 }
 
 fn join_first_few(names: &[String]) -> String {
@@ -203,7 +210,7 @@ fn plural(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Formats a number with its noun and verb: `1 unit counts`, `2 units count`.
+/// Formats a number with its noun and verb: `1 compilation unit counts`, `2 compilation units count`.
 fn plural_verb(number: u64, noun: &str, one: &str, many: &str) -> String {
     format!("{} {}", plural(number, noun), if number == 1 { one } else { many })
 }

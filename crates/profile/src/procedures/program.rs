@@ -16,10 +16,11 @@ use trodden_unit::{Frame, FunctionMap, Identity, MapError, UnitMap};
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum ProcedureError {
-    #[error("the profile has none of the program's functions, so it is of a different program or build. Record this program")]
+    #[error("the profile has none of the program's functions, so it is of a different program or build. Record the given program")]
     OtherProgram,
     #[error(
-        "the profile is of a different variant of the program, in which {} different paths (the first is `{first}`). Record this program",
+        "the profile is of a different variant of the program, in which {} different paths (the first is `{first}`). Record the given \
+         program",
         plural(*functions as u128, "function has", "functions have")
     )]
     OtherVariant { functions: usize, first: String },

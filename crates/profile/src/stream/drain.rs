@@ -289,7 +289,10 @@ fn select_consecutive_chunks(next: &mut BTreeMap<ThreadKey, u64>, chunks: impl I
 fn count_lost_words(live: &LiveStream) -> Result<u64, ProfileError> {
     let corrupt = live.corrupt_chunks()?;
     for offset in &corrupt {
-        ::log::warn!("{}: the events in the chunk at byte {offset} are lost, because the chunk's header is corrupt", live.path().display());
+        ::log::warn!(
+            "{}: the events in the part of the file at byte {offset} are lost, because the header of this part is corrupt",
+            live.path().display()
+        );
     }
     Ok(corrupt.len() as u64 * CHUNK_EVENT_COUNT)
 }

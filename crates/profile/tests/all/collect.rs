@@ -91,9 +91,13 @@ fn maps_of_stripped_programs_come_from_the_unit_cache() {
     assert_eq!(units(&profile), [built.units[0].0]);
     let text = problems[0].to_string();
     assert!(problems.len() == 1 && problems[0].loses_counts());
-    for part in
-        [&built.image.display().to_string(), "2 of its 3 units have no map", "stripped", "TRODDEN_CACHE", &built.units[1].0.to_string()]
-    {
+    for part in [
+        &built.image.display().to_string(),
+        "the profile lacks 2 of its 3 compilation units",
+        "stripped",
+        "TRODDEN_CACHE",
+        &built.units[1].0.to_string(),
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
     built.frames().iter().for_each(|f| drop(built.store().put(f).unwrap()));
@@ -137,7 +141,7 @@ fn unreadable_files_and_images_do_not_affect_others() {
     assert_eq!(collected.profile.images.len(), 1);
     let text: Vec<String> = collected.problems.iter().map(|p| p.to_string()).collect();
     assert_eq!(text.len(), 3);
-    assert!(text[0].contains("empty.raw: this raw file has no counts") && !collected.problems[0].loses_counts(), "{}", text[0]);
+    assert!(text[0].contains("empty.raw: this file of raw counts is empty") && !collected.problems[0].loses_counts(), "{}", text[0]);
     assert!(text[1].contains("foreign.raw is not a raw file"), "{}", text[1]);
     assert!(text[2].contains("/nowhere/libgone.so") && text[2].contains("cannot be read"), "{}", text[2]);
 }

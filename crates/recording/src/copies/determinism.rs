@@ -48,7 +48,7 @@ pub fn check_repeatable(
     launch_copies(folder.path(), &all, &CopyRunner { engine: sequential_engine(None), stop: &stop, context })?;
     drop(stop);
     let mut copies = read_results(folder.path(), &all, context)?;
-    let randomised = copies.pop().context("no run produced a result")?;
+    let randomised = copies.pop().context("no run of the program produced a result")?;
     ensure!(
         !copies[0].profile.images.is_empty(),
         "nothing was counted, because {} was not built with trodden. Build it with `trodden build -- ...`",

@@ -58,7 +58,10 @@ pub fn build_copies(job: &DistributedCopiesOptions, context: CopyContext) -> Res
         let _ = if is_new { fs::remove_dir_all(folder) } else { remove_contents(folder) };
     }
     let made = made?;
-    log::info!("{made} copies are in {}; `trodden fleet` explains how to collect and merge the reports of their users", folder.display());
+    log::info!(
+        "{made} copies of the program are in {}; `trodden fleet` explains how to collect and merge the reports of their users",
+        folder.display()
+    );
     Ok(())
 }
 
@@ -96,7 +99,10 @@ fn plan_distributed_partition(job: &DistributedCopiesOptions, program: &CopiedPr
     let basis = match profile {
         Some(_) => add_estimates(units, &measured)?,
         None => {
-            log::info!("the partition uses estimated frequencies. Pass a profile of the program (--weights last) to use measured counts");
+            log::info!(
+                "the paths are divided among the copies by estimated frequencies. To use measured counts, pass a profile of the program \
+                 (--weights last)"
+            );
             measured
         }
     };
@@ -163,7 +169,8 @@ impl LoadedProgram {
             let frame = image.frame(unit, store)?;
             let frame = frame.with_context(|| {
                 format!(
-                    "{}: the map of unit {unit} is neither in the file nor in the unit cache. Set TRODDEN_CACHE to the cache of the build",
+                    "{}: the map (blocks and paths) of compilation unit {unit} is neither in the file nor in the unit cache. Set \
+                     TRODDEN_CACHE to the unit cache of the build",
                     file.display()
                 )
             })?;
@@ -180,6 +187,6 @@ fn find_only_file(folder: &Path) -> Result<PathBuf> {
     let files: Vec<&PathBuf> = files.iter().filter(|path| path.is_file() && path.extension().is_none_or(|e| e != "raw")).collect();
     match files[..] {
         [one] => Ok(one.clone()),
-        _ => bail!("expected one program in folder {}, found {} files", folder.display(), files.len()),
+        _ => bail!("folder {} must contain exactly one program, but it has {} files", folder.display(), files.len()),
     }
 }

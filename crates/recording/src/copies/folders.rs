@@ -33,7 +33,7 @@ pub fn make_pristine_clone(original: &Path, pristine: &Path, job_folder: &Path) 
 pub fn make_private_folder(root: &Path, original: &Path, pristine: &Path) -> Result<PathBuf> {
     let (mut private, mut real) = (root.to_owned(), PathBuf::from("/"));
     for name in path_components(original) {
-        link_all_entries_except(name, &real, &private).with_context(|| format!("cannot create links in {}", private.display()))?;
+        link_all_entries_except(name, &real, &private).with_context(|| format!("cannot create symbolic links in {}", private.display()))?;
         private.push(name);
         real.push(name);
         fs::create_dir(&private).with_context(|| format!("cannot create the folder {}", private.display()))?;
@@ -82,7 +82,7 @@ fn copy_folder(from: &Path, to: &Path) -> Result<()> {
 fn replace_folder_entry(from: &Path, to: &Path) -> Result<()> {
     let mut copy = Command::new("cp");
     copy.args(["-a", "--remove-destination", "--no-target-directory"]).arg(from).arg(to);
-    ensure!(copy.status().context("cannot run cp")?.success(), "cannot copy the program's output to {}", to.display());
+    ensure!(copy.status().context("cannot run cp")?.success(), "cannot copy the files that the program wrote to {}", to.display());
     Ok(())
 }
 

@@ -60,12 +60,12 @@ impl InterestingPartition {
         // With other schemes, several paths may have the same number, and a number may mean different paths in different copies.
         ensure!(
             matches!(numbering, None | Some(NumberingScheme::KnownTable)),
-            "copies cannot divide the interesting paths of {}, because the program was built with --scheme. Build it without --scheme",
+            "cannot divide the interesting paths of {} among copies, because it was built with --scheme. Build it without --scheme",
             program.display()
         );
         let settings = path_sets::settings_common_to_units(&units, program, REQUIRED_BUILD_OPTION)?;
         let file =
-            settings.interesting.as_ref().and_then(SettingsFile::stored).context("the program's units are corrupt. Build it again")?;
+            settings.interesting.as_ref().and_then(SettingsFile::stored).context("the programis corrupt: it does not name the paths that it was built to count. Build it again")?;
         let mut paths = experiment::load_stored_paths(context.driver, InputPurpose::Interesting, file)?;
         // The set of interesting paths may also name functions of other programs.
         let functions: HashSet<(&str, &str)> =
@@ -77,7 +77,11 @@ impl InterestingPartition {
             true => path_sets::divide_paths(paths.known().map(|(key, _)| (key, vec![0])), &weights, copies),
             false => path_sets::divide_paths(paths.known(), &weights, copies),
         };
-        ensure!(copies > 0, "{} has no interesting paths. Build it again with paths of its own functions", program.display());
+        ensure!(
+            copies > 0,
+            "none of the interesting paths is in a function of {}. Build it again with interesting paths of its own functions",
+            program.display()
+        );
         path_sets::log_division(&owners, copies, "counted");
         let image = path_sets::image_without_counts(program, &bytes, units)?;
         Ok(InterestingPartition { image, settings, paths, whole_functions, owners, copies })

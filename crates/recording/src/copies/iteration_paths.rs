@@ -39,7 +39,10 @@ struct IterationPathPartition {
 
 impl IterationPathPartition {
     fn new(set: IterationSet, job: &CopyJob) -> Result<IterationPathPartition> {
-        ensure!(job.options.max_probes.is_none(), "--max-probes applies only to copies that share paths. Omit --max-probes or --divide");
+        ensure!(
+            job.options.max_probes.is_none(),
+            "--max-probes cannot be combined with this value of --divide. Omit --max-probes or --divide"
+        );
         let executions = |function: &IterationFunction| function.counted.values().fold(0, |sum: u64, count| sum.saturating_add(*count));
         let weights: Vec<(u64, u32)> = set.functions().values().map(executions).zip(0..).collect();
         let lightest = lightest_functions(&weights);
@@ -63,7 +66,8 @@ impl IterationPathPartition {
         let copies = if used.is_empty() { vec![0] } else { used.into_iter().collect() };
         let is_divided = |of: &&BTreeMap<DagEdgeId, usize>| of.values().collect::<BTreeSet<_>>().len() > 1;
         log::info!(
-            "{} of paths over {} iterations of {} divided among {}; the largest share is {} counts and changes of context; {} divided",
+            "{} of paths over {} iterations of {} will be counted by {}; one copy makes at most {} counts and changes of context, and {} \
+             divided between copies",
             plural(weights.iter().fold(0u64, |sum, (count, _)| sum.saturating_add(*count)).into(), "execution", "executions"),
             set.iterations(),
             plural(weights.len() as u128, "function", "functions"),
@@ -83,7 +87,7 @@ impl IterationPathPartition {
             .map(|(unit, skipped)| ((unit.clone(), skipped.name.clone()), &skipped.reason))
             .collect();
         for ((_, name), reason) in &missing {
-            log::warn!("paths over iterations of function `{name}` are not counted: {reason}");
+            log::warn!("the paths of function `{name}` that span several iterations are not counted: {reason}");
         }
         missing.into_keys().collect()
     }
@@ -95,7 +99,7 @@ impl IterationPathPartition {
 
 /// Returns the cost of counting at each end of a function's paths over iterations. The setup cost is that of updating contexts.
 fn divisible_task_of_function(key: &FunctionKey, function: &IterationFunction) -> Result<DivisibleTask> {
-    let (dag, numbering) = function.numbered_paths().with_context(|| format!("the path data of function `{}` is corrupt", key.1))?;
+    let (dag, numbering) = function.numbered_paths().with_context(|| format!("the stored paths of function `{}` are corrupt", key.1))?;
     let ends = PathEnds::without_dummy_entry_edges(&dag);
     let mut parts: BTreeMap<DagEdgeId, u64> = function.ends.iter().map(|end| (*end, 0)).collect();
     let mut setup = 0u64;
@@ -132,8 +136,8 @@ impl CopyPartition for IterationPathPartition {
         let (images, differences) = merge(profiles, &self.functions_counted_by_all_copies(), &uncounted);
         ensure!(
             images.iter().any(counts_iterations),
-            "no path over iterations was counted, because the program executed no function of the set. Run it with the same input as \
-             the run that the set was taken from"
+            "no path over iterations of a loop was counted, because the program executed none of the functions that were to be counted. \
+             Run it with the same input as the run that named these functions"
         );
         Ok((images, differences))
     }

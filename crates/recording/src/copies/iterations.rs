@@ -54,7 +54,7 @@ impl IterationPartition {
         let weights = functions.iter().map(weight).zip(0..).collect();
         let AssignedFunctions { copies, max_load, total_weight } = divide_functions(weights, job.options.copies);
         log::info!(
-            "{} divided among {} copies; the largest share is {:.1} % of the divided {}",
+            "the sequences of paths in {} are divided among {} copies; the largest share is {:.1} % of the divided {}",
             plural(functions.len() as u128, "function", "functions"),
             copies.len(),
             100.0 * max_load as f64 / total_weight.max(1) as f64,
@@ -103,7 +103,10 @@ impl CopyPartition for IterationPartition {
 
     fn merge(&self, profiles: Vec<Profile>, work: &Path) -> Result<(Vec<ImageProfile>, Vec<String>)> {
         let merged = merge(profiles, work);
-        ensure!(!merged.0.is_empty(), "no stream was recorded, because the program executed none of its instrumented functions");
+        ensure!(
+            !merged.0.is_empty(),
+            "no stream (the order of paths) was recorded, because the program executed none of its instrumented functions"
+        );
         Ok(merged)
     }
 
@@ -118,7 +121,7 @@ impl CopyPartition for IterationPartition {
             move_logs_to_folder(&files_with_extension(&copy_file(work, "logs", copy), LOG_EXTENSION)?, &own)?;
         }
         let shown = run.map_or_else(|| streams.display().to_string(), |run| run.to_string());
-        log::info!("show paths across iterations with `trodden-lab patterns iterations {}`", quote_for_shell(&shown));
+        log::info!("to show paths across iterations of loops, run `trodden-lab patterns iterations {}`", quote_for_shell(&shown));
         Ok(())
     }
 }

@@ -51,7 +51,7 @@ pub fn run_all_copies(count: usize, work: &Path, runner: &CopyRunner) -> Result<
         return Ok((copies, attempts));
     }
     log::info!(
-        "a signal ended only {} of {}. The interrupted copies run again",
+        "a signal ended only {} of {} of the program. The copies that it ended run again",
         interrupted.len(),
         plural(count as u128, "copy", "copies")
     );
@@ -141,7 +141,11 @@ fn launch_copies_in_folder(folder: &Path, copies: &[usize], scripts: &Path, runn
         }
         JobEvent::Done(..) => {}
         JobEvent::Retried(task) => {
-            log::warn!("copy {} ended without a result and runs again (see {})", copies[task], job.log(task).display())
+            log::warn!(
+                "copy {} of the program ended without a result, and runs again (see the log {})",
+                copies[task],
+                job.log(task).display()
+            )
         }
         JobEvent::Note(text) => log::info!("{}", text),
     };

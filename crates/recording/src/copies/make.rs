@@ -62,7 +62,7 @@ impl CopiedProgram {
     fn divide_edges(self, copies: usize, weights: Option<&Profile>) -> Result<PathPartition> {
         ensure!(
             !self.is_residual(),
-            "--divide edges does not apply to {}, which counts only unknown paths. Pass a program that counts all paths",
+            "--divide edges does not apply to {}, which counts only untested paths (--residual). Pass a program that counts all paths",
             self.original.path
         );
         let edges =
@@ -89,7 +89,8 @@ impl CopiedProgram {
             (true, PartitionStrategy::Weighted) => Ok(weighted::plan_whole_procedures(procedures, options)),
             (true, PartitionStrategy::Pbl | PartitionStrategy::Sbl) => Ok(trodden_partition::plan(procedures, strategy, options)),
             (true, PartitionStrategy::P3) => bail!(
-                "{} counts only unknown paths, which copies can divide only by function. Pass --strategy weighted or pbl",
+                "{} counts only untested paths (--residual), which can be divided among copies only by whole functions. Pass --strategy \
+                 weighted or pbl",
                 self.original.path
             ),
         }
@@ -100,15 +101,15 @@ impl CopiedProgram {
     pub fn divide_by_max_probes(&self, procedures: &[Procedure], max_probes: usize, measure: Measure) -> Result<PartitionPlan> {
         ensure!(
             !self.is_residual(),
-            "--max-probes does not apply to {}, which counts only unknown paths. Omit --max-probes",
+            "--max-probes does not apply to {}, which counts only untested paths (--residual). Omit --max-probes",
             self.original.path
         );
         bounded::plan_with_max_probes(procedures, max_probes, measure).map_err(|few| {
             let name =
                 self.units.iter().flat_map(|(_, map)| &map.functions).nth(few.procedure).map_or("", |function| function.plain_name());
             anyhow!(
-                "--max-probes {max_probes} is too small: some paths of `{name}` must be counted by one copy, with {} probes. Pass a \
-                 greater --max-probes",
+                "--max-probes {max_probes} is too small: some paths of function `{name}` must be counted by the same copy of the program, \
+                 which needs {} probes. Pass a greater --max-probes",
                 few.probes
             )
         })
@@ -123,7 +124,10 @@ impl CopiedProgram {
     ) -> Result<PartitionPlan> {
         let mut plan = self.divide_by_max_probes(procedures, max_probes, options.measure)?;
         let needed = plan.copies.len();
-        ensure!(needed <= options.copies, "--max-probes {max_probes} requires {needed} copies. Pass --copies {needed} or more");
+        ensure!(
+            needed <= options.copies,
+            "--max-probes {max_probes} requires {needed} copies of the program. Pass --copies {needed} or more"
+        );
         plan.copies.resize(options.copies, CopyPlan { parts: vec![None; procedures.len()] });
         Ok(plan)
     }
@@ -139,8 +143,8 @@ impl CopiedProgram {
         if let Some(first) = left.first() {
             let more = if left.len() > 1 { format!(" and {} more", left.len() - 1) } else { String::new() };
             log::info!(
-                "strategy p3 does not divide {first}{more}, because there would be too many tasks. To divide large functions, use \
-                 --strategy weighted"
+                "--strategy p3 does not divide the paths of {first}{more} among copies, because there would be too many tasks. To divide \
+                 large functions, use --strategy weighted"
             );
         }
     }
@@ -183,12 +187,15 @@ impl PathPartition {
     /// options contradict each other.
     pub fn new(program: CopiedProgram, options: &CopyOptions, weights: Option<&PartitionProfile>) -> Result<PathPartition> {
         if matches!(options.shared, DividedCounts::Edges) {
-            ensure!(!options.count_hits, "--count-hits applies only to copies that count paths. Omit --count-hits");
+            ensure!(
+                !options.count_hits,
+                "--count-hits applies only if copies of the program count paths, not with `--divide edges`. Omit --count-hits"
+            );
             return program.divide_edges(options.copies, weights.map(|w| &w.profile));
         }
         ensure!(
             !options.count_hits || !program.is_residual(),
-            "--count-hits applies only to copies that count all paths. Omit --count-hits"
+            "--count-hits does not apply to a program built with --residual, whose copies count only untested paths. Omit --count-hits"
         );
         let by = || {
             format!("cannot base the partition of {} on {}", program.original.path, options.weights.as_deref().unwrap_or("the first run"))
@@ -273,7 +280,9 @@ impl PathPartition {
             let own = folder.join(format!("{COPY_FOLDER_PREFIX}{at:04}"));
             fs::create_dir(&own).with_context(|| format!("cannot create the folder {}", own.display()))?;
             let program = own.join(Path::new(&self.program.path).file_name().unwrap_or_else(|| "program".as_ref()));
-            inputs.link_with(context.driver, objects, &program, &request, writes).with_context(|| format!("cannot link copy {at}"))?;
+            inputs
+                .link_with(context.driver, objects, &program, &request, writes)
+                .with_context(|| format!("cannot link copy {at} of the program"))?;
             Ok(program)
         };
         copies.into_iter().enumerate().map(link).collect()
@@ -324,12 +333,13 @@ fn shared_settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
         };
         if let Some(advice) = advice {
             let (source, what) = (&map.source, observation.observation_properties().kind().option);
-            bail!("copies cannot divide the unit of {source}, because it was built with {what}. {advice}");
+            bail!(" cannot divide the paths of {source} among copies of the program, because it was built with {what}. {advice}");
         }
         for function in &map.functions {
             ensure!(
                 has_standard_numbering(function)?,
-                "function `{}` counts its paths in a table, which copies cannot divide. Build the program without table-slots",
+                "the paths of function `{}` cannot be divided among copies of the program, because they are counted in a table. Build the \
+                 program without table-slots",
                 function.name
             );
         }
@@ -348,10 +358,10 @@ fn shared_settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
         };
         match &all {
             Some(others) if others.known != shared.known => {
-                bail!("the program's units were built with different known paths. Build all units with the same known paths")
+                bail!("the program's source files were compiled with different sets of known paths. Build all of them with the same set")
             }
             Some(others) if *others != shared => {
-                bail!("the program's units were built with different settings of reach or threads. Build all units with the same settings")
+                bail!("the program's source files were built with different settings of reach or threads. Use the same settings for all")
             }
             _ => all = Some(shared),
         }

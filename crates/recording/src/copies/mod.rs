@@ -244,7 +244,7 @@ fn run_copies(job: &CopyJob, runner: &CopyRunner, partition: &PathPartition, wor
     report_interrupted_copies(&merged, copies[0].outcome.ending);
     if merged.profile.run.interrupted == 0 {
         let missing = merged.silent.iter().filter(|copy| partition.expects_counts(**copy));
-        differences.extend(missing.map(|copy| format!("copy {copy} counted nothing, unlike the run that the partition is based on")));
+        differences.extend(missing.map(|copy| format!("copy {copy} counted nothing, unlike the run by which the paths were divided")));
     } else {
         // A signal interrupts each copy at a different point, so output may differ although the same signal ended all copies.
         differences.clear();
@@ -257,7 +257,9 @@ fn run_copies(job: &CopyJob, runner: &CopyRunner, partition: &PathPartition, wor
         let found = run_baseline(work, options, &profile, runner, &mut measurements)?;
         // If a signal interrupted the program, paths that it left unfinished may differ.
         if matches!(copies[0].outcome.ending, ProcessEnding::Signal(_)) || is_interrupted {
-            found.iter().for_each(|at| log::info!("{at} in the comparison run, which counts all paths and was also ended by a signal"));
+            found
+                .iter()
+                .for_each(|at| log::info!("the comparison run, which counts all paths and was also ended by a signal, differs: {at}"));
         } else {
             differences.extend(found.into_iter().map(|at| format!("{at} in the program that counts all paths")));
         }
@@ -278,8 +280,8 @@ fn collect_measurements(
 ) -> Result<CopyMeasurements> {
     if copies.iter().any(|c| !c.times.fixed_addresses) {
         log::info!(
-            "cannot turn off the randomisation of addresses (some containers forbid it). If paths depend on addresses, the copies may \
-             take different paths"
+            "cannot turn off the randomisation of addresses (some containers forbid it). If the program's paths depend on addresses, its \
+             copies may take different paths"
         );
     }
     let is_residual = partition.is_residual();

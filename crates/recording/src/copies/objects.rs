@@ -68,7 +68,7 @@ impl<'a> CopyObjects<'a> {
     /// be written, or a signal interrupts the compilation.
     pub fn compile_missing_objects(self, stop: &StopFlag) -> Result<()> {
         log::info!(
-            "compiling {} of {}; the other units are shared between copies or in the cache",
+            "compiling {} of {}; the others are shared between copies of the program or were compiled before",
             self.missing.len(),
             plural(self.requested as u128, "unit", "units")
         );
@@ -91,7 +91,9 @@ impl<'a> CopyObjects<'a> {
         let [input, output] = ["bc", "o"].map(|end| format!("{stem}.{end}"));
         fs::write(
             scratch.join(&input),
-            frame.bitcode().with_context(|| format!("the bitcode of {} was not stored. Build the program without keep=map", map.source))?,
+            frame.bitcode().with_context(|| {
+                format!("the LLVM bitcode of {} was not stored. Build the program without the setting `keep=map`", map.source)
+            })?,
         )?;
         let folder = InputFolder::new(scratch);
         let mut settings = self.settings.clone();
@@ -100,11 +102,11 @@ impl<'a> CopyObjects<'a> {
             settings.origin = Some(frame.unit);
         }
         let request = settings.request(&folder)?.write(&folder)?;
-        let codegen = codegen_options(&map).with_context(|| format!("cannot compile the unit of {}", map.source))?;
+        let codegen = codegen_options(&map).with_context(|| format!("cannot compile the code of {}", map.source))?;
         let mut command = self.compiler.command(Path::new(&input), &codegen, Path::new(&output));
         command.current_dir(scratch);
         experiment::pass_request_to_command(&mut command, &request);
-        self.compiler.run(command, Path::new(&input)).with_context(|| format!("cannot compile the unit of {}", map.source))?;
+        self.compiler.run(command, Path::new(&input)).with_context(|| format!("cannot compile the code of {}", map.source))?;
         let made = fs::read(scratch.join(&output))?;
         write_atomically(to, &made)?;
         // Intermediate files are removed at once, because they may be large and numerous.

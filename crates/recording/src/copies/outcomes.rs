@@ -57,7 +57,7 @@ pub fn add_first_copy_output(error: CopiesError, first: &CopyRun, work: &Path) -
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     let last = lines[lines.len().saturating_sub(MAX_SHOWN_LINES)..].join("; ");
     let printed = if last.is_empty() { "nothing to standard error".to_owned() } else { format!("to standard error: {last}") };
-    anyhow::anyhow!("{error} (copy 0 ended with {} and printed {printed})", format_ending(first.outcome.ending))
+    anyhow::anyhow!("{error} (copy 0 of the program ended with {} and printed {printed})", format_ending(first.outcome.ending))
 }
 
 /// If a signal ended all copies at different points, warns that counts are inconsistent and logs the paths that the signal interrupted.
@@ -65,8 +65,8 @@ pub fn report_interrupted_copies(merged: &MergedCopies, end: ProcessEnding) {
     const MAX_SHOWN: usize = 5;
     if merged.profile.run.interrupted > 0 {
         log::warn!(
-            "{} ended all copies, each at a different point, so the counts of different functions do not fit together. The profile is \
-             marked as inexact",
+            "{} ended all copies of the program, each at a different point, so the counts of different functions do not fit together. The \
+             profile is marked as inexact",
             format_ending(end)
         );
     } else if matches!(end, ProcessEnding::Signal(_)) {
@@ -78,17 +78,20 @@ pub fn report_interrupted_copies(merged: &MergedCopies, end: ProcessEnding) {
         .take(MAX_SHOWN)
         .for_each(|at| log::info!("{} ended the program in the middle of a path: {at}", format_ending(end)));
     if merged.interrupted.len() > MAX_SHOWN {
-        log::info!("and in the middle of paths in {}", plural((merged.interrupted.len() - MAX_SHOWN) as u128, "more place", "more places"));
+        log::info!(
+            "paths in {} were interrupted as well",
+            plural((merged.interrupted.len() - MAX_SHOWN) as u128, "more place", "more places")
+        );
     }
 }
 
 /// Warns that the copies did not execute the same paths, and lists how they differ.
 pub fn report_differences(differences: &[String]) {
     const MAX_SHOWN: usize = 10;
-    log::warn!("the copies did not execute the same paths, so the profile is not exact:");
+    log::warn!("the copies of the program did not execute the same paths, so the profile is not exact:");
     differences.iter().take(MAX_SHOWN).for_each(|text| log::warn!("{text}"));
     if differences.len() > MAX_SHOWN {
-        log::warn!("and {}", plural((differences.len() - MAX_SHOWN) as u128, "more difference", "more differences"));
+        log::warn!("the list above omits {}", plural((differences.len() - MAX_SHOWN) as u128, "more difference", "more differences"));
     }
     log::warn!("{}", DETERMINISM_ADVICE);
 }

@@ -30,7 +30,7 @@ pub fn check_options(options: &CopyOptions, kind: &str) -> Result<()> {
     ];
     match given.iter().find(|(is_given, _)| *is_given) {
         Some((_, option)) => {
-            bail!("{option} applies only to programs that count all paths, but this one was built with {kind}. Omit {option}")
+            bail!("{option} applies only to programs that count all paths, but this program was built with {kind}. Omit {option}")
         }
         None => Ok(()),
     }
@@ -41,7 +41,7 @@ pub fn settings_common_to_units(units: &[(Frame, UnitMap)], program: &Path, kind
     all.dedup();
     ensure!(
         all.len() == 1,
-        "the units of {} were built with different options. Build the program again with `trodden instrument {kind}`",
+        "the source files of {} were compiled with different options. Build the program again with `trodden instrument {kind}`",
         program.display()
     );
     Ok(all.remove(0))
@@ -107,7 +107,7 @@ pub fn log_division(owners: &PathOwners, copies: usize, participle: &str) {
     let (paths, functions) = (owners.values().map(BTreeMap::len).sum::<usize>(), owners.len());
     let divided = owners.values().filter(|own| own.values().collect::<BTreeSet<_>>().len() > 1).count();
     log::info!(
-        "{} of {} {} {participle} by {}; {} divided between copies",
+        "{} of {} {} {participle} by {} of the program; {} divided between copies",
         plural(paths as u128, "path", "paths"),
         plural(functions as u128, "function", "functions"),
         if paths == 1 { "is" } else { "are" },
@@ -208,7 +208,7 @@ pub fn merge_copies(mut image: ImageProfile, copies: &[(usize, ImageProfile)]) -
     let foreign = counted.iter().find(|(_, function)| !function.paths.is_empty());
     ensure!(
         foreign.is_none(),
-        "the copies contain a function `{}` that the program does not have. Build the program again",
+        "the copies of the program contain a function `{}` that the program itself does not have. Build the program again",
         foreign.map_or("", |((key, _), _)| &key.1)
     );
     Ok((image, differences))

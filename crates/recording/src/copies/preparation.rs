@@ -51,7 +51,7 @@ impl WorkFolder {
         match self {
             WorkFolder::Temporary(folder) if error.is::<CopiesFailedError>() => {
                 folder.keep_on_drop();
-                error.context(format!("the files of the copies are kept in {}", folder.path().display()))
+                error.context(format!("the files of the program's copies are kept in {}", folder.path().display()))
             }
             _ => error,
         }

@@ -64,7 +64,7 @@ impl SegmentPartition {
         let counted_by_all = lightest_functions(&functions.iter().map(|f| (f.execution_count(), f.number)).collect::<Vec<_>>());
         let (small, divided): (Vec<DividedFunction>, Vec<DividedFunction>) =
             functions.into_iter().partition(|f| counted_by_all.contains(&f.number));
-        ensure!(options.max_probes.is_none(), "--max-probes applies only to copies that share paths. Omit --max-probes or --divide");
+        ensure!(options.max_probes.is_none(), "--max-probes cannot be combined with this value of --divide. Omit --max-probes or --divide");
         let choices = PartitionOptions { profitable: options.profitable, ..PartitionOptions::new(options.copies, options.hits) };
         let all: Vec<Procedure> = divided.iter().map(|f| f.procedure.clone()).collect();
         let plan = trodden_partition::plan(&all, options.strategy, &choices);
@@ -93,7 +93,8 @@ impl SegmentPartition {
         let all = functions.clone().fold(0u64, |sum, function| sum.saturating_add(function.execution_count()));
         let divided = self.divided_functions().count() as u128;
         log::info!(
-            "{} of segments of {} divided among {} copies; the largest share is {largest}; {} divided",
+            "{} of segments (paths across calls) of {} will be counted by {} copies; the largest share is {largest}, and {} divided \
+             between copies",
             plural(all.into(), "execution", "executions"),
             plural(functions.count() as u128, "function", "functions"),
             self.copies.len(),
@@ -125,7 +126,7 @@ fn procedures_of_set(set: &SegmentSet) -> Result<Vec<DividedFunction>> {
     let mut out = Vec::new();
     for (number, function) in (0..).zip(set.functions()).filter(|(_, function)| !function.interesting.is_empty()) {
         let (dag, numbering) =
-            function.numbered_paths().with_context(|| format!("the path data of function `{}` is corrupt", function.name))?;
+            function.numbered_paths().with_context(|| format!("the stored paths of function `{}` are corrupt", function.name))?;
         let numbers: BTreeSet<u64> = function.interesting.iter().map(|(_, path)| *path).collect();
         let paths: Vec<(u64, Vec<DagEdgeId>)> = numbers.into_iter().filter_map(|path| Some((path, numbering.path(&dag, path)?))).collect();
         let (own, renumbered) = build_subgraph(&dag, &paths);
@@ -179,7 +180,7 @@ fn find_call_sites(set: &SegmentSet) -> Result<CallSites> {
             continue;
         }
         let (dag, numbering) =
-            function.numbered_paths().with_context(|| format!("the path data of function `{}` is corrupt", function.name))?;
+            function.numbered_paths().with_context(|| format!("the stored paths of function `{}` are corrupt", function.name))?;
         for (callee, context) in calls {
             let path = numbering.path(&dag, context.path).unwrap_or_default();
             let last = path.iter().rev().find_map(|edge| match dag.edge(*edge).origin {
@@ -212,8 +213,8 @@ impl CopyPartition for SegmentPartition {
         let (images, differences) = merge(profiles, &self.function_names(self.counted_by_all.iter().copied()), &divided);
         ensure!(
             images.iter().any(counts_segments),
-            "no segment was counted, because the program executed no function of the set. Run it with the same input as the run that \
-             the set was taken from"
+            "no segment (path across calls) was counted, because the program executed none of the functions that were to be counted. Run \
+             it with the same input as the run that named these functions"
         );
         Ok((images, differences))
     }

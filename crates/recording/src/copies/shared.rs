@@ -129,7 +129,7 @@ fn build_copies(settings: &[Settings], program: &Path, work: &Path, context: Cop
             &experiment::resolve(context.driver, settings.clone())?,
             &VariantDefaults::default(),
         )?;
-        ensure!(made.is_some(), "{} has no instrumented units. Build it with trodden", program.display());
+        ensure!(made.is_some(), "{} has no part that was compiled by trodden. Build it with trodden", program.display());
         Ok(output)
     };
     settings.iter().enumerate().map(build).collect()

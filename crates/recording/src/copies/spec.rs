@@ -69,11 +69,11 @@ impl CopyJobSpec {
 
     pub fn read(folder: &Path) -> Result<CopyJobSpec> {
         let path = folder.join("job.json");
-        let bytes = fs::read(&path).with_context(|| format!("{} is not a folder of copies", folder.display()))?;
+        let bytes = fs::read(&path).with_context(|| format!("{} is not a folder of copies of a program", folder.display()))?;
         let spec: CopyJobSpec = serde_json::from_slice(&bytes).with_context(|| format!("{} is corrupt", path.display()))?;
         ensure!(
             spec.schema_version == SCHEMA_VERSION,
-            "{} was written by a different version of trodden. Use the same version, or create the copies again",
+            "{} was written by a different version of trodden. Use the version that wrote it, or create the copies again",
             path.display()
         );
         Ok(spec)

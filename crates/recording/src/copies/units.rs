@@ -15,8 +15,8 @@ pub fn read_units(program: &Path, store: Option<&UnitCache>) -> Result<Vec<(Fram
     for placed in &image.units {
         let Some(frame) = image.frame(placed.unit, store).with_context(|| program.display().to_string())? else {
             bail!(
-                "{}: the map of a unit is neither in the file nor in the unit cache. Set TRODDEN_CACHE to the cache of the build, or \
-                 rebuild the program",
+                "{}: the map (blocks and paths) of a compilation unit is neither in the file nor in the unit cache. Set TRODDEN_CACHE to \
+                 the unit cache of the build, or rebuild the program",
                 program.display()
             )
         };

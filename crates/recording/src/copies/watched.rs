@@ -53,7 +53,7 @@ impl WatchPartition {
         let units = read_units(program, context.recording.units.as_ref())?;
         let reported_expression = reported_expression(&bytes, program, context)?;
         let settings = path_sets::settings_common_to_units(&units, program, REQUIRED_BUILD_OPTION)?;
-        let file = settings.watched.as_ref().and_then(SettingsFile::stored).context("the program's units are corrupt. Build it again")?;
+        let file = settings.watched.as_ref().and_then(SettingsFile::stored).context("the programis corrupt: it does not name the paths that it was built to count. Build it again")?;
         let others = experiment::load_stored_paths(context.driver, InputPurpose::Watched, file)?;
         let (owners, copies) = path_sets::divide_paths(others.unknown(), &path_sets::estimate_executions(&units)?, copies);
         path_sets::log_division(&owners, copies, "watched for");
@@ -76,8 +76,8 @@ fn reported_expression(bytes: &[u8], program: &Path, context: CopyContext) -> Re
     let action = variable.or(defaults.on_untested).unwrap_or_default();
     ensure!(
         matches!(action.as_str(), "" | "count" | "report"),
-        "copies of {} would behave differently, because each watches different paths and performs the action `{action}` at a match. Set \
-         {ON_UNTESTED_VARIABLE}=report",
+        "cannot divide the watched paths of {} among copies, because each copy would perform the action `{action}` at different matches. \
+         Set {ON_UNTESTED_VARIABLE}=report",
         program.display()
     );
     Ok((action == "report").then_some(expression))
@@ -103,7 +103,8 @@ impl CopyPartition for WatchPartition {
         if let Some(expression) = &self.reported_expression {
             for unit in &image.units {
                 for function in &unit.map.functions {
-                    unit.counts_of(function).for_each(|(path, _)| log::info!("path {path} of {} matches {expression}", function.name));
+                    unit.counts_of(function)
+                        .for_each(|(path, _)| log::info!("path {path} of function {} matches {expression}", function.name));
                 }
             }
         }

@@ -50,7 +50,8 @@ pub fn find_frequencies(
     }
     if options.no_first_run || program.is_residual() {
         log::info!(
-            "the partition uses estimated frequencies, since the run store has no run of this build. Record a run for a better partition",
+            "the paths are divided among the copies by estimated frequencies, since the run store has no run of this build. To use \
+             measured frequencies, record a run",
         );
         return Ok(None);
     }
@@ -80,7 +81,9 @@ pub fn find_recent_profile(identity: Identity, command: &[OsString], context: Co
                 profiles.push(profile);
             }
             Ok(_) => {}
-            Err(error) => log::warn!("cannot use run {} for the partition: {error}", run.number),
+            Err(error) => {
+                log::warn!("cannot use the counts of run {} to divide the paths among copies of the program: {error}", run.number)
+            }
         }
         if used.len() == MAX_MERGED_RUNS {
             break;
@@ -88,10 +91,18 @@ pub fn find_recent_profile(identity: Identity, command: &[OsString], context: Co
     }
     match used.as_slice() {
         [] => return Ok(None),
-        [one] => log::info!("the partition is based on run {}, the latest of this build ({})", one.number, describe_run(one)),
+        [one] => log::info!(
+            "the paths are divided among the copies according to run {}, the latest of this build ({})",
+            one.number,
+            describe_run(one)
+        ),
         several => {
             let named: Vec<String> = several.iter().map(|run| format!("{} ({})", run.number, describe_run(run))).collect();
-            log::info!("the partition is based on {} runs of this build, with equal weights: {}", several.len(), named.join(", "));
+            log::info!(
+                "the paths are divided among the copies according to {} runs of this build, with equal weights: {}",
+                several.len(),
+                named.join(", ")
+            );
         }
     }
     Ok(merge_with_equal_weights(profiles, identity))
@@ -132,8 +143,8 @@ fn count_path_executions(profile: &Profile, identity: Identity) -> u128 {
 /// begins.
 fn sample_first_run(program: &CopiedProgram, spec: &CopyJobSpec, folder: &Path, runner: &CopyRunner) -> Result<Option<PartitionProfile>> {
     log::info!(
-        "the run store has no run of this build, so the program runs once, sampled, to provide weights for the partition. Pass \
-            --weights PROFILE to avoid this run",
+        "the run store has no run of this build, so the program first runs once, with sampling, to measure how often each path is taken. \
+         To avoid this run, pass --weights PROFILE",
     );
     let own = folder.join(FIRST_RUN_FOLDER);
     fs::create_dir(&own).with_context(|| format!("cannot create the folder {}", own.display()))?;
@@ -144,8 +155,8 @@ fn sample_first_run(program: &CopiedProgram, spec: &CopyJobSpec, folder: &Path, 
     }
     if took > MAX_REPEATED_RUN_DURATION {
         log::info!(
-            "no sample was taken in {:.1} s, because the program rarely leaves its innermost loops. The partition uses estimated \
-             frequencies. For a better partition, pass a profile with --weights",
+            "no sample was taken in {:.1} s, because the program rarely leaves its innermost loops. Therefore, the paths are divided among \
+             the copies by estimated frequencies; to use measured ones, pass a profile with --weights",
             took.as_secs_f64()
         );
         return Ok(None);
@@ -165,7 +176,7 @@ fn run_program_once(file: &Path, sampled: bool, spec: &CopyJobSpec, folder: &Pat
         // A node that was presumed lost may still deliver a second result. Sampled results depend on time, so it is no error if the two
         // differ.
         Err(error) if matches!(error.downcast_ref(), Some(trodden_launch::LaunchError::Duplicate { .. })) => {}
-        other => drop(other.context(CopiesFailedError).context("the first run, which provides weights for the partition, failed")?),
+        other => drop(other.context(CopiesFailedError).context("the preliminary run of the program, which measures how often each path is taken, failed")?,),
     }
     let run = read_results(folder, &[0], runner.context)?.remove(0);
     Ok((run.profile, Duration::from_nanos(run.times.wall_ns)))
@@ -180,6 +191,6 @@ fn build_sampled_variant(program: &CopiedProgram, folder: &Path, runner: &CopyRu
     let sampled = folder.join("sampled");
     inputs
         .link_with(driver, made, &sampled, &experiment::write_request(driver, &experiment::resolve(driver, settings.clone())?)?, None)
-        .context("cannot link the program for the first run, which provides weights")?;
+        .context("cannot link the program for the preliminary run, which measures how often each path is taken")?;
     Ok(sampled)
 }

@@ -32,7 +32,7 @@ const FIRST_RUN_BURSTS: BurstSchedule = BurstSchedule { burst: Duration::from_mi
 /// the program fails, this is not an error but part of the result.
 pub fn run_worker(folder: &Path, copy: usize, result: &Path, context: &RecordingContext) -> Result<()> {
     let spec = CopyJobSpec::read(folder)?;
-    let program = spec.programs.get(copy).with_context(|| format!("the job has no copy {copy}"))?.to_path();
+    let program = spec.programs.get(copy).with_context(|| format!("the job has no copy of the program with number {copy}"))?.to_path();
     let run_folders = RunFolders::new(folder, &spec, copy)?;
     let fixed_addresses = disable_address_randomisation(spec.random_addresses != Some(copy));
     let (mut command, out, err) = build_command(&spec, &program, &run_folders)?;
@@ -55,7 +55,7 @@ pub fn run_worker(folder: &Path, copy: usize, result: &Path, context: &Recording
     let run = Run { ending: Some(ending), ..new_run_metadata() };
     let collected = collect(raw_files(run_folders.raw.path())?, run, context.units.as_ref());
     if let Some(problem) = collected.problems.iter().find(|p| p.loses_counts()) {
-        bail!("the copy's counts are lost: {problem}");
+        bail!("the counts of a copy of the program are lost: {problem}");
     }
     let times = CopyTimes { wall_ns, cpu_ns: cpu_time(), started_ns: started.as_nanos() as u64, host: host_name(), fixed_addresses };
     write_atomically(&copy_file(folder, "times", copy).with_extension("json"), &serde_json::to_vec(&times)?)?;
@@ -76,7 +76,7 @@ fn keep_streams_of_copy(run_folders: &RunFolders, folder: &Path, copy: usize) ->
     for log in &logs {
         ensure!(
             write_raw_counts_of_log(log)? == 0,
-            "copy {copy} lost events, so its counts would be wrong. Record again with fewer copies at a time (--jobs)"
+            "copy {copy} of the program lost events, so its counts would be wrong. Record again with fewer copies at a time (--jobs)"
         );
     }
     let kept = copy_file(folder, "logs", copy);

@@ -60,7 +60,7 @@ pub fn record_last_paths(arguments: &[OsString], last: u64, context: &RecordingC
     let (streams, others): (Vec<PathBuf>, Vec<PathBuf>) = streams.into_iter().partition(|f| is_stream_file(f));
     if let Some(other) = others.first() {
         log::warn!(
-            "{} is not a stream, because the program that wrote it was built without --stream. Build it with --stream",
+            "{} is not a stream (the order of paths), because the program that wrote it was built without --stream. Build it with --stream",
             other.display()
         );
     }
@@ -76,7 +76,7 @@ pub fn record_last_paths(arguments: &[OsString], last: u64, context: &RecordingC
     log::info!("the last paths are in {}; `trodden show` shows {shown}", folder.display());
     let lost: u64 = streams.iter().filter_map(|file| Some(LiveStream::open(file, false).ok()?.lost_threads().ok()?.threads())).sum();
     if lost > 0 {
-        log::warn!("{} could not be recorded, because the stream file was full", plural(lost.into(), "thread", "threads"));
+        log::warn!("the events of {} could not be recorded, because the stream file was full", plural(lost.into(), "thread", "threads"));
     }
     Ok(exit_code_of_recording(status, lost == 0))
 }
@@ -148,19 +148,23 @@ fn store_logs(what: &RecordedCommand, run: Run, folder: &Path, drained: &StreamD
         return Ok(true);
     }
     if logs.is_empty() {
-        log::warn!("no streams were recorded, because the programs that ran were built without --stream. Their counts are stored");
+        log::warn!(
+            "no streams (the order of paths) were recorded, because the programs that ran were built without --stream. Their counts are \
+             stored"
+        );
     }
     let profile = collect_profile(raw_files(folder)?, run, context.units.as_ref());
     let delivered = deliver_profile(&profile, &what.destination, context)?;
     if drained.invalid_words > 0 {
         log::warn!(
-            "the streams contain {} without a valid event, because the program overwrote them",
+            "the recorded streams contain {} without a valid event, because the program overwrote them",
             plural(drained.invalid_words.into(), "word", "words")
         );
     }
     if logs.is_empty() {
         log::warn!(
-            "recorded counts but no sequences, because no program that ran was built with --stream (`trodden build --stream -- ...`)"
+            "recorded counts but not the order of paths, because no program that ran was built with --stream (`trodden build --stream -- \
+             ...`)"
         );
         return Ok(delivered.problems == 0 && lossy == 0);
     }
@@ -170,7 +174,7 @@ fn store_logs(what: &RecordedCommand, run: Run, folder: &Path, drained: &StreamD
     };
     move_logs_to_folder(&logs, &streams)?;
     log::info!(
-        "recorded {} in {} of {} bytes ({}); `trodden info {}` shows details",
+        "recorded {} in {} with {} bytes in total (folder {}); `trodden info {}` shows details",
         plural(drained.events.into(), "event", "events"),
         plural(logs.len() as u128, "log", "logs"),
         count(drained.bytes.into()),
@@ -186,7 +190,7 @@ pub fn write_raw_counts_of_log(path: &Path) -> Result<u64> {
     let lossy = log.threads().iter().filter(|t| t.lost > 0).count() as u64;
     let lost: u64 = log.threads().iter().map(|t| t.lost).sum();
     if lost > 0 {
-        log::warn!("{} of stream {} were lost, because the file was full", plural(lost.into(), "event", "events"), path.display());
+        log::warn!("lost {} of the stream file {}, because the file was full", plural(lost.into(), "event", "events"), path.display());
     }
     let lost_threads = (0..lossy).fold(LostThreads::default(), |lost, _| lost.add_thread(LostReason::Other));
     write_raw(&path.with_extension("raw"), log.header(), &count_counter_increments(&log)?, lost_threads)?;
@@ -209,11 +213,11 @@ pub fn import_leftover_streams(given: &[PathBuf], destination: &ProfileDestinati
         write_lost_threads(&log, drained.lost)?;
         if drained.corrupt_bytes > 0 {
             let bytes = plural(drained.corrupt_bytes.into(), "byte", "bytes");
-            log::warn!("the log or a journal of {} is corrupt: {bytes} cannot be read", stream.display());
+            log::warn!("the stored events of stream file {} are corrupt: {bytes} cannot be read", stream.display());
         }
         if drained.invalid_words > 0 {
             log::warn!(
-                "stream {} is corrupt: it contains {} without a valid event",
+                "stream file {} is corrupt: it contains {} without a valid event",
                 stream.display(),
                 plural(drained.invalid_words.into(), "word", "words")
             );
@@ -229,7 +233,7 @@ pub fn import_leftover_streams(given: &[PathBuf], destination: &ProfileDestinati
         (None, output) => streams_folder_of(&output.clone().unwrap_or_default()),
     };
     move_logs_to_folder(&files_with_extension(folder.path(), LOG_EXTENSION)?, &target)?;
-    ensure!(lossy == 0, "the streams of {} are incomplete, because events were lost", plural(lossy.into(), "thread", "threads"));
+    ensure!(lossy == 0, "the recorded streams of {} are incomplete, because events were lost", plural(lossy.into(), "thread", "threads"));
     delivered.check_nothing_was_lost()
 }
 

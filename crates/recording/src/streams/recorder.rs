@@ -101,7 +101,7 @@ impl<'a> StreamRecorder<'a> {
                 let log = self.unused_log_path(&file);
                 let Ok(drain) = StreamDrain::begin(&file, &log, self.method) else {
                     // A file that was moved is found in its new folder by a later search.
-                    anyhow::ensure!(!file.exists(), "cannot record stream {} into {}", file.display(), log.display());
+                    anyhow::ensure!(!file.exists(), "cannot record the stream file {} in {}", file.display(), log.display());
                     let _ = fs::remove_file(&log);
                     continue;
                 };

@@ -112,7 +112,8 @@ impl ImageSummary {
                     let map = frame.map().with_context(what)?;
                     if map.words_per_region() != Some(placed.counters) {
                         bail!(
-                            "unit {} in {} is corrupt: the number of its counters differs from the number in its map. Rebuild the program",
+                            "compilation unit {} in {} is corrupt: it does not have as many counters as its map describes. Rebuild the \
+                             program",
                             placed.unit,
                             path.display()
                         );

@@ -49,7 +49,7 @@ pub fn load_busiest_thread(wanted: &str, folders: &Folders) -> Option<BusiestThr
         Ok(sequence) => sequence,
         Err(error) => {
             log::warn!(
-                "cannot read the run's streams, so the report does not show the sequence of paths: {}",
+                "cannot read the run's streams, so the report does not show the order of paths: {}",
                 reasons(error.chain().map(ToString::to_string))
             );
             None

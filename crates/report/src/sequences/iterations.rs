@@ -14,7 +14,7 @@ use trodden_stored::{Folders, streams as kept};
 /// if a parameter is out of range.
 pub fn find_in_copies(wanted: &str, thread: usize, question: IterationQuery, folders: &Folders) -> Result<Option<IterationDocument>> {
     let Some(copies) = kept::list_logs_of_copies(wanted)? else { return Ok(None) };
-    ensure!(thread == 0, "the threads of a run recorded by several copies are analysed together. Omit --thread");
+    ensure!(thread == 0, "the threads of a run recorded by several copies of the program are analysed together. Omit --thread");
     let mut table = EventTable::default();
     let mut grammars = Vec::new();
     for logs in &copies {

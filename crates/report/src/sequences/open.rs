@@ -51,7 +51,7 @@ pub fn open_into(
     let threads = plural(count as u128, "thread", "threads");
     ensure!(
         input.thread < count,
-        "{wanted} has {threads} ({}). Pass --thread with a number from 0 to {}",
+        "{wanted} has only {threads} ({}). Pass --thread with a number from 0 to {}",
         names(),
         count.saturating_sub(1)
     );

@@ -32,9 +32,9 @@ pub fn read(wanted: &str, thread: usize, table: &mut EventTable, folders: &Folde
             break;
         }
     }
-    ensure!(before > 0, "the streams of `{wanted}` have no threads");
+    ensure!(before > 0, "the streams of `{wanted}` contain no threads");
     let threads = plural(before as u128, "thread", "threads");
-    anyhow::bail!("the streams of `{wanted}` have {threads}. Pass --thread with a number from 0 to {}", before - 1)
+    anyhow::bail!("the streams of `{wanted}` contain only {threads}. Pass --thread with a number from 0 to {}", before - 1)
 }
 
 pub fn read_all(file: &Path, table: &mut EventTable, folders: &Folders) -> Result<Vec<Grammar>> {
@@ -54,11 +54,14 @@ fn read_thread(log: &StreamLog, thread: &ThreadLog, table: &mut EventTable, fold
         stored.with_symbols_replaced(|number| StreamSymbol::from_number(number).map_or_else(Vec::new, |symbol| reader.replace_symbol(symbol)))?;
     if thread.lost > 0 {
         let lost = plural(thread.lost.into(), "event of the thread was", "events of the thread were");
-        log::warn!("{lost} lost; the events before and after each gap are treated as consecutive");
+        log::warn!("{lost} lost, so the events before and after each gap are treated as consecutive");
     }
     if reader.unknown > 0 {
         let events = plural(reader.unknown.into(), "different event", "different events");
-        log::warn!("skipping {events} of units without a map. Set TRODDEN_CACHE to the cache of the build, or rebuild the program");
+        log::warn!(
+            "skipping {events} of compilation units whose maps (blocks and paths) are missing. Set TRODDEN_CACHE to the unit cache of the \
+             build, or rebuild the program"
+        );
     }
     Ok(grammar)
 }

@@ -133,7 +133,7 @@ fn check_core(request: &LastEventsRequest, core: Option<&CoreThreads>, report: &
     let threads: Vec<String> = core.threads().map(|t| t.to_string()).collect();
     ensure!(
         recorded,
-        "the stream files contain no thread of core file {} ({}). Pass the stream files of the same process",
+        "the stream files contain none of the threads in core file {} ({}). Pass the stream files of the same process",
         file.display(),
         threads.join(", ")
     );

@@ -52,16 +52,21 @@ pub fn keep_functions(suite: &mut Suite, criteria: &ComparedFunctions) -> Result
         // This is not an error, because the functions to exclude may have been inlined into other functions.
         let others = matching_names(&all, text)?;
         if others.is_empty() {
-            log::info!("--except {text} excludes nothing: it matches no function that the tests execute");
+            log::info!("--except {text} excludes nothing, because no function that the tests execute matches it");
         }
         wanted.retain(|at| !others.contains(at));
     }
     ensure!(
         !wanted.is_empty(),
-        "--function, --file and --except together exclude all {} that the tests execute. Relax one of them",
+        "--function, --file and --except together exclude all {} that the tests execute. Omit or change one of them",
         plural(all.len() as u128, "function", "functions")
     );
-    log::info!("comparing {} of {} that the tests execute", wanted.len(), plural(all.len() as u128, "function", "functions"));
+    log::info!(
+        "the comparison of tests covers {} of {} that they execute",
+        wanted.len(),
+        plural(all.len() as u128, "function", "functions")
+    );
+
     suite.keep_functions_in(&wanted.into_iter().map(|at| all[at].key).collect());
     Ok(())
 }
@@ -95,8 +100,8 @@ fn functions_declared_at(all: &[ExecutedFunction], place: &Path) -> Result<BTree
     let known = all.iter().filter(|f| f.file.is_some()).count();
     ensure!(
         !found.is_empty(),
-        "the tests execute no function declared in or below {} (the source file is known for {known} of {}). Build with -g, and name \
-         the folder from which the program was compiled",
+        "the tests execute no function that is declared in or below {} (the source file is known for {known} of {}). Build with -g, and \
+         name the folder from which the program was compiled",
         below.display(),
         plural(all.len() as u128, "function", "functions")
     );

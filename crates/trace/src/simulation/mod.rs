@@ -76,7 +76,7 @@ pub fn read_all_batches(
     let cannot_write = |path: &Path| format!("cannot write {}", path.display());
     let about = Recording::describe_source(&opened.origin, &*opened.source);
     let writer = recording.map(|file| RecordedWriter::new(file.out, &about).map(|writer| (writer, file.path)));
-    let mut writer = writer.transpose().context("cannot write a recording")?;
+    let mut writer = writer.transpose().context("cannot write the recording")?;
     let mut batch = EventBatch::default();
     let mut goes_on = true;
     while goes_on {

@@ -187,7 +187,8 @@ impl EmulatedProgram<'_> {
         let (name, arguments) = self.command.split_first().context("expected a program to run")?;
         reject_script(self.file)?;
         let pipe = self.folder.path().join("blocks");
-        nix::unistd::mkfifo(&pipe, Mode::S_IRUSR | Mode::S_IWUSR).context("cannot create a pipe for the program's branches")?;
+        nix::unistd::mkfifo(&pipe, Mode::S_IRUSR | Mode::S_IWUSR)
+            .context("cannot create a pipe for the branches that the program takes")?;
         let mut command = Command::new(QEMU);
         let mut plugin_argument = OsString::from(self.plugin.as_os_str());
         plugin_argument.push(",out=");
@@ -211,7 +212,7 @@ impl EmulatedProgram<'_> {
         if reader.fill_buf()?.is_empty() {
             let status = waiter.join().map_err(|_| anyhow!("cannot wait for {QEMU}"))??;
             bail!(
-                "{QEMU} ended before {} began ({status}); its message is above. Check that this is an x86-64 program, and that QEMU was \
+                "{QEMU} ended before {} started ({status}); its message is above. Check that this is an x86-64 program, and that QEMU was \
                  built with plugins",
                 self.file.display()
             );
@@ -233,7 +234,7 @@ impl EmulatedProgram<'_> {
         }
         opened.end()?;
         let instructions = opened.source.notes().instructions;
-        ensure!(instructions > 0, "{QEMU} ran `{name}`, but the plugin {} recorded no instruction", plugin.display());
+        ensure!(instructions > 0, "{QEMU} ran `{name}`, but the QEMU plugin {} recorded no instructions", plugin.display());
         Ok(instructions)
     }
 }

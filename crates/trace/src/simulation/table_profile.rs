@@ -34,7 +34,7 @@ pub fn check_mapping(mapping: &OperationMapping) -> Result<()> {
     let follows = mapping.follows_procedures() && !mapping.operations(BranchType::Call).pop;
     ensure!(
         follows && !matches!(mapping.extension, PathExtension::Calls(_)),
-        "--profile needs paths that stay within functions. Pass --preset ball-larus or --preset extended-loops"
+        "--profile needs a preset whose paths stay within functions. Pass --preset ball-larus or --preset extended-loops"
     );
     Ok(())
 }
@@ -60,8 +60,8 @@ pub fn table_profile(
     let paths = hot_paths(&held, detector, places);
     let imported = import_hot_paths(images, mappings, &paths, run)?;
     log::info!(
-        "the profile has {} executions of paths; {} of these were joined from several pieces and are estimates. Of {} executions that \
-         the detector counted, {} are in other code",
+        "the profile has {} executions of paths, of which {} were joined from several pieces and are estimates. Of {} executions that the \
+         detector of hot paths counted, {} are in other code",
         imported.whole + imported.joined,
         imported.joined,
         held.total(),
@@ -97,14 +97,15 @@ fn report_losses(kind: ProfileKind, detector: &DetectorParameters, imported: &Ho
         ] {
             why.extend((number > 0).then(|| format!("{number} {what}")));
         }
-        log::info!("not counted: {}", parts.join(", and "));
+        log::info!("some executions were not counted: {}", parts.join(", and "));
         if !why.is_empty() {
-            log::info!("reasons why paths are missing: {}", why.join("; "));
+            log::info!("some paths are missing for these reasons: {}", why.join("; "));
         }
     }
     if losses.inconsistent > 0 {
         log::warn!(
-            "the order of the executed blocks contradicts the graphs {} times. Check that this is the program that ran",
+            "the order of the executed blocks contradicts the program's control-flow graphs (number of contradictions: {}). Check that \
+             this is the program that ran",
             losses.inconsistent
         );
     }
@@ -121,7 +122,10 @@ fn read_images(mappings: &[MappedFile], store: Option<&UnitCache>) -> Result<Vec
         }
     }
     if images.is_empty() {
-        bail!("no program that ran has block addresses. Build it with `trodden build --addresses`:\n{}", why.join("\n"));
+        bail!(
+            "no program that ran contains the addresses of its basic blocks. Build it with `trodden build --addresses`:\n{}",
+            why.join("\n")
+        );
     }
     for image in &images {
         image

@@ -62,7 +62,7 @@ fn units_of_functions<'a>(functions: &'a [&Function]) -> impl Iterator<Item = (&
 fn note_missing_bitcode(known: &KnownProperties, functions: &[&Function]) {
     let names: Vec<&str> = functions.iter().map(|f| f.name.short.as_str()).collect();
     if let (false, Some(reason)) = (names.is_empty(), known.missing_reason()) {
-        note(format_args!("redundant results were not searched for in {}: {reason}", list_names(&names, 1)));
+        note(format_args!("did not search for redundant computations in {}: {reason}", list_names(&names, 1)));
     }
 }
 

@@ -100,7 +100,7 @@ fn choose_divided_counts(given: &RecordCopiesArguments) -> Result<DividedCounts>
     };
     let is_plain = matches!(shared, DividedCounts::Paths | DividedCounts::Edges);
     if let (false, Some((_, option))) = (is_plain, path_and_edge_options.iter().find(|(is_given, _)| *is_given)) {
-        bail!("{option} applies only to copies that divide paths or edges. Omit {option} or --divide");
+        bail!("{option} applies only if copies of the program divide paths or edges. Omit {option} or --divide");
     }
     if depth.is_some() && !matches!(shared, DividedCounts::Segments(_)) {
         bail!("--segment-depth applies only to --divide segments:SET. Omit --segment-depth");
@@ -132,8 +132,8 @@ fn read_standard_input() -> Result<CopyInput> {
     std::thread::spawn(move || {
         if open.recv_timeout(STDIN_NOTE_DELAY) == Err(RecvTimeoutError::Timeout) {
             note(
-                "waiting for the end of standard input, which is passed to each copy. End it with Ctrl-D, or redirect it with `< FILE` \
-                 or `< /dev/null`",
+                "waiting for the end of standard input, which is passed to each copy of the program. End it with Ctrl-D, or redirect it \
+                 with `< FILE` or `< /dev/null`",
             );
         }
     });

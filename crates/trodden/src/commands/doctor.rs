@@ -113,7 +113,8 @@ pub fn run(json: bool) -> Result<ExitCode> {
 fn check_protection_keys() -> Result<String> {
     anyhow::ensure!(
         trodden_trace::has_protection_keys(),
-        "no memory protection keys, so traced programs that read their own code see the jumps and breakpoints that tracing writes"
+        "the processor or kernel has no memory protection keys, so traced programs that read their own code see the jumps and breakpoints \
+         that tracing writes"
     );
     Ok("available".to_owned())
 }
@@ -220,12 +221,13 @@ fn check_file_locks() -> Result<String> {
     let file =
         tempfile::tempfile_in(&folder).with_context(|| format!("cannot write to {}. Set TMPDIR to a writable folder", folder.display()))?;
     let lock = nix::libc::flock { l_type: nix::libc::F_WRLCK as _, l_whence: nix::libc::SEEK_SET as _, l_start: 0, l_len: 1, l_pid: 0 };
-    fcntl(&file, FcntlArg::F_OFD_SETLK(&lock)).context("the kernel rejects file locks (open file description locks)")?;
+    fcntl(&file, FcntlArg::F_OFD_SETLK(&lock))
+        .context("the kernel does not support file locks of the kind that trodden needs (open file description locks)")?;
     Ok(format!("work in {}", std::env::temp_dir().display()))
 }
 
 fn check_proc() -> Result<String> {
-    let link = fs::read_link("/proc/self/exe").context("cannot read /proc/self/exe: /proc is not mounted. Mount it")?;
+    let link = fs::read_link("/proc/self/exe").context("cannot read /proc/self/exe, because /proc is not mounted. Mount it")?;
     Ok(format!("mounted ({})", link.display()))
 }
 

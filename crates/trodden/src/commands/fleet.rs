@@ -69,7 +69,7 @@ fn write_report(job: &FleetPackArguments) -> Result<ExitCode> {
     if let Some((image, unit)) = copy {
         anyhow::ensure!(
             report.units.iter().all(|u| u.image == image),
-            "copy {} did not write these counts. Pass the copy that wrote them to --copy",
+            "these counts were not written by copy {} of the program. Pass the copy that wrote them to --copy",
             job.copy.as_deref().unwrap_or(Path::new("")).display()
         );
         report.add_empty_unit(image, unit);
@@ -164,7 +164,7 @@ fn aggregate_reports(job: &FleetAggregateArguments, color: Color) -> Result<Exit
             rows.finish_table().with_context(|| format!("cannot write {}", file.display()))?;
             sums
         }
-        None => aggregator.finish_aggregation(&mut |_| Ok(())).context("cannot use temporary files")?,
+        None => aggregator.finish_aggregation(&mut |_| Ok(())).context("cannot read or write temporary files")?,
     };
     let tomography = copies
         .zip(sums.reporting.as_ref())
@@ -172,7 +172,7 @@ fn aggregate_reports(job: &FleetAggregateArguments, color: Color) -> Result<Exit
         .transpose()?;
     print_aggregate(job, color, &sums, tomography.as_ref(), &mut maps)?;
     if sums.unmatched > 0 {
-        warn(format_args!("skipping {} of other programs than these copies", plural(sums.unmatched as u128, "path", "paths")));
+        warn(format_args!("skipping {} that these copies of the program do not have", plural(sums.unmatched as u128, "path", "paths")));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -219,8 +219,8 @@ fn print_aggregate(
     if missing > 0 {
         let root = maps.store().root().display().to_string();
         warn(format_args!(
-            "{missing} of these paths cannot be decoded, because their unit maps are not in {root}. Set TRODDEN_CACHE to the build's \
-             unit cache"
+            "{missing} of these paths cannot be decoded, because the maps (blocks and paths) of their compilation units are not in the \
+             unit cache (folder {root}). Set TRODDEN_CACHE to the build's unit cache"
         ));
     }
     remarks::warn_of_missing_sources(&view, &sources);

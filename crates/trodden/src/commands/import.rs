@@ -66,7 +66,7 @@ fn require_single_file<'a>(job: &'a ImportArguments, what: &str) -> Result<&'a P
 
 fn import_branches(job: &ImportArguments, file: &Path, destination: &ProfileDestination) -> Result<()> {
     if job.program.is_empty() {
-        bail!("cannot import branches without their program. Add --program PROGRAM (built with --addresses)");
+        bail!("cannot import recorded branches without the program that took them. Add --program PROGRAM (built with --addresses)");
     }
     let (text, name): (Box<dyn BufRead>, &Path) = match file.as_os_str() == STANDARD_INPUT {
         true => (Box::new(io::stdin().lock()), Path::new("standard input")),

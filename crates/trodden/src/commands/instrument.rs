@@ -30,17 +30,17 @@ pub fn run(job: &InstrumentArguments) -> Result<ExitCode> {
     let (program, output) = (&job.program, &job.output);
     ensure!(
         job.action.is_none() || job.watch.is_some() || job.parameters.residual.is_some(),
-        "--action needs paths to act on. Add --watch EXPRESSION or --residual PROFILE"
+        "--action needs paths that trigger the action. Add --watch EXPRESSION or --residual PROFILE"
     );
     let request = build_plugin_request(job)?;
     let defaults = choose_variant_defaults(job);
     variant::check_counters(program, request.experiment.observation())?;
     let Some(made) = variant::create(driver_context(), program, output, &request, &defaults)? else {
         if matches!(request.experiment.observation(), Observation::TraceSleds(_)) {
-            note(format_args!("{} counts nothing and has a sled for a witness in each block", output.display()));
+            note(format_args!("{} counts nothing, but has space for a tracing jump (witness sled) in each basic block", output.display()));
             return Ok(ExitCode::SUCCESS);
         }
-        bail!("{} has no instrumented unit", output.display());
+        bail!("{} has no part that was compiled by trodden", output.display());
     };
     warn_of_full_counting(&made);
     if let Some(set) = request.experiment.segments() {
@@ -106,9 +106,10 @@ fn build_plugin_request(job: &InstrumentArguments) -> Result<PluginRequest> {
         let is_selective = settings.scheme == Some(ExperimentScheme::Interesting(NumberingScheme::Pspp));
         ensure!(
             !(is_selective && set.counts_all_pairs()),
-            "--scheme pspp numbers only selected segments, but this set contains all paths after its calls. Use known-table or ball-larus"
+            "--scheme pspp cannot count these segments (paths across calls), because they include every path after their calls. Use \
+             known-table or ball-larus"
         );
-        note(format_args!("{} through {functions}", plural(set.len() as u128, "segment", "segments")));
+        note(format_args!("the variant counts{} (paths across calls) through {functions}", plural(set.len() as u128, "segment", "segments")));
         settings.segments = Some(SettingsFile::Stored(driver_context().inputs()?.put(&set.to_bytes())?));
     }
     experiment::resolve(driver_context(), settings)
@@ -132,7 +133,7 @@ fn warn_of_full_counting(image: &InstrumentedImage) {
     for map in image.frames.iter().filter_map(|f| f.map().ok()) {
         for function in &map.fully_counted {
             warn(format_args!(
-                "{}: all paths of `{}` are counted, not only the interesting ones: {}",
+                "{}: all paths of function `{}` are counted, not only the interesting ones: {}",
                 map.source, function.name, function.reason
             ));
         }

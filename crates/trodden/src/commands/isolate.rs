@@ -18,8 +18,8 @@ pub fn run(job: &IsolateArguments, color: Color) -> Result<ExitCode> {
     let runs = isolation.runs();
     if runs.failing == 0 || runs.passing == 0 {
         bail!(
-            "the comparison needs failing and passing runs, but there are {} failing and {} passing. A run counts as failing if its \
-             exit status is not 0 or a signal ended it. To classify runs differently, use --failing and --passing",
+            "the comparison needs failing and passing runs, but there are {} failing and {} passing (a run fails if its exit status is not \
+             0 or a signal ended it). To classify runs differently, use --failing and --passing",
             runs.failing,
             runs.passing
         );

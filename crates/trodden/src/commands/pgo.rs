@@ -53,7 +53,11 @@ fn check_output_files(job: &PgoArguments) -> Result<()> {
         ensure!(!file.is_dir(), "{option} {} is a folder. Pass the name of a file", file.display());
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder {
-            ensure!(folder.is_dir(), "folder {} for the file of {option} does not exist. Create this folder", folder.display());
+            ensure!(
+                folder.is_dir(),
+                "folder {}, in which {option} should write a file, does not exist. Create this folder",
+                folder.display()
+            );
         }
     }
     Ok(())
@@ -90,7 +94,10 @@ fn report_transformations(output: &Path, transformed: &[TransformedFunction]) {
         } else {
             "; no path was copied, since no copy would save enough"
         };
-        note(format_args!("{} got branch weights from path counts{copied}", plural(transformed.len() as u128, "function", "functions")));
+        note(format_args!(
+            "the branch weights of {} come from path counts{copied}",
+            plural(transformed.len() as u128, "function", "functions")
+        ));
     }
     note(format_args!("the optimised program is {}", output.display()));
 }

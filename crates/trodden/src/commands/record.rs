@@ -63,13 +63,13 @@ fn reject_options_without_effect(job: &RecordArguments) -> Result<()> {
         ("--whole-program", !job.stream.whole_program && *streams != StreamChoices::default()),
     ];
     if let Some((needed, _)) = choices.iter().find(|(_, is_idle)| *is_idle) {
-        bail!("an option of `trodden-lab with` requires {needed}. Add {needed}");
+        bail!("an option that was given to `trodden-lab with` requires {needed}. Add {needed}");
     }
     match options.iter().find(|(.., is_idle)| *is_idle) {
         Some((option, needed, _)) => {
             bail!(
-                "{option} requires {needed}, which is missing or conflicts with another option. Omit {option}, or omit the other option \
-                 and add {needed}"
+                "{option} requires {needed}, which is missing or excluded by another option. Omit {option}, or add {needed} and omit the \
+                 other option"
             )
         }
         None => Ok(()),

@@ -56,8 +56,8 @@ fn note_leftover_files(left: &[LeftoverFile]) {
     let left: Vec<LeftoverFile> = left.iter().filter(|file| file.bytes > 0).cloned().collect();
     if !left.is_empty() {
         note(format_args!(
-            "killed recordings left {} ({}). To store raw counts as a run, use `trodden import FOLDER`; to remove everything, use \
-             `trodden runs remove --leftovers`",
+            "recordings that were killed left {} ({}). To store raw counts as a run, use `trodden import FOLDER`; to remove everything, \
+             use `trodden runs remove --leftovers`",
             plural(left.len() as u128, "file or folder", "files and folders"),
             format_megabytes(&left)
         ));

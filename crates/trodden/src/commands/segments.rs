@@ -36,7 +36,7 @@ pub fn run(job: &SegmentsArguments, color: Color) -> Result<ExitCode> {
     }
     if let Some(name) = &job.function {
         found.retain(|(image, segment, _)| segment_ends_in(image, segment, name));
-        ensure!(!found.is_empty() || is_untested, "no segment ends in a function named `{name}`");
+        ensure!(!found.is_empty() || is_untested, "no segment (path across calls) ends in a function named `{name}`");
     }
     let is_text = !job.json && job.sarif.is_none();
     let top = trodden_report::select::limit(output::max_results(job.top, !is_text));

@@ -16,7 +16,7 @@ pub fn run(job: &ShowArguments) -> Result<ExitCode> {
     }
     ensure!(
         files.len() == 1,
-        "only flight recorder files can be shown together, but {} is {}. Show this file separately",
+        "only files of the flight recorder can be shown together, but {} is {}. Show this file separately",
         files[0].display(),
         kinds[0].noun_phrase()
     );

@@ -186,7 +186,7 @@ pub fn list_names_of_working_collectors() -> Result<String> {
 
 fn try_trace_collector(kind: CollectorKind) -> Result<()> {
     if kind != CollectorKind::Compiled {
-        return try_collector(kind, &std::env::current_exe().context("cannot find the program file of trodden")?);
+        return try_collector(kind, &std::env::current_exe().context("cannot find trodden's own executable file")?);
     }
     let place = temporary::create_temporary_folder("trodden-doctor-")?;
     let (source, program) = (place.path().join("trial.c"), place.path().join("trial"));

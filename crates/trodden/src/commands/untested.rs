@@ -129,13 +129,13 @@ pub fn show_field_counts_of_hot_paths(profiles: &[String], known: &[String], top
     let view = ProfileView::from_untested(&profile);
     if profile.images.iter().flat_map(|i| &i.units).any(|u| u.map.has_times()) {
         bail!(
-            "the field profile has no counts of known paths, because the program was built with --residual. Record the field with a \
-             build that counts or samples all paths"
+            "the profile from production has no counts of tested paths, because the program was built with --residual. Record it again \
+             with a build that counts or samples all paths"
         );
     }
     let (paths, share) = untested::hot_paths(&profile, &known.paths, top)?;
     if paths.is_empty() {
-        bail!("no known path belongs to these programs. Record the tests with the same build");
+        bail!("the tests took no path of these programs. Record the tests with the same build");
     }
     let bytes = match as_json {
         true => json_text(&hot_paths_json(&view, &paths, share))?,

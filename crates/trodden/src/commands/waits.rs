@@ -77,7 +77,7 @@ pub fn report(job: &ReportArguments) -> Result<ExitCode> {
         ("--steps", job.steps.is_some()),
     ])?;
     let expand = job.choices.explain;
-    ensure!(!expand || job.html.is_none(), "--explain applies only to text and JSON. Omit --explain or --html");
+    ensure!(!expand || job.html.is_none(), "--explain applies only to text and JSON output. Omit --explain or --html");
     let options = ReportOptions {
         what_if: job.what_if.clone(),
         has_timeline: job.html.is_some(),

@@ -434,7 +434,7 @@ fn program_that_changed_since_it_ran_is_rejected() {
     place.trodden("record --no-store -o without.trodden -- ./without");
     assert!(expect_error(&place, "coverage report without.trodden").contains("`trodden build --coverage -- ...`"));
     let refused = expect_error(&place, "cc --trodden=coverage -fprofile-instr-generate -fcoverage-mapping plain.c");
-    assert!(refused.contains("-fprofile-instr-generate cannot be used together with `--coverage`"), "{refused}");
+    assert!(refused.contains("-fprofile-instr-generate cannot be combined with `--coverage`"), "{refused}");
 }
 
 /// Removes the variables that cargo sets for tests, because they would change what the tested command does.

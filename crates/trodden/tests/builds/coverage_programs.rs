@@ -157,7 +157,7 @@ fn programs_for_edge_profiles_have_their_paths() {
         [("main", "/one/src/main.c", 1), ("main", "/two/src/main.c", 2), ("work", "/one/src/part.c", 1), ("work", "/two/src/part.c", 2)];
     assert_eq!(found, expected);
     let edges = programs.place.trodden("export profdata run.trodden -o edges.profdata");
-    assert!(!String::from_utf8_lossy(&edges.stderr).contains("built without LLVM's counters"));
+    assert!(!String::from_utf8_lossy(&edges.stderr).contains("compiled without LLVM's counters"));
 }
 
 /// The executed paths of a library function must include those that only one of the programs executed.

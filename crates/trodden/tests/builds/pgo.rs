@@ -134,7 +134,7 @@ fn clangs_own_profile_options_are_rejected() {
     let place = Place::with(&[("a.c", "int main(void) { return 0; }\n")]);
     let output = place.command(trodden()).args(["cc", "--trodden=pgo", "-fprofile-generate", "a.c"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("-fprofile-generate cannot be used together"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("-fprofile-generate cannot be combined"));
 }
 
 const RUST_PROGRAM: &str = "\

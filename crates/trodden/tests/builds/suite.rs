@@ -222,7 +222,7 @@ fn path_expressions_find_paths() {
     let (_, text, _) = find("convert: 6 .. 10", &["--fail"]);
     assert!(text.contains("1 path, 1 of 4 executions") && text.contains("n *= 10;"), "{text}");
     let (status, _, said) = find("convert: 6 .. 10 !99", &[]);
-    assert!(status == Some(2) && said.contains("no block of these functions contains code of line 99"), "{said}");
+    assert!(status == Some(2) && said.contains("none of the functions' basic blocks contains code of line 99"), "{said}");
     assert_eq!(find("convert: 6", &["--fail"]).0, Some(1));
     let (_, text, _) = find("convert: 10 .. 6", &[]);
     assert!(text.contains("no executed path") && !text.contains("0 of 0"), "{text}");
@@ -313,7 +313,7 @@ fn watching_programs_act_where_the_path_ends() {
         "what is watched for is not what is untested"
     );
     for (expression, message) in [
-        ("step: 8 call", "cannot watch `call`"),
+        ("step: 8 call", "cannot watch for `call`"),
         ("step: 8 x", "is not a place"),
         ("stop: 8", "no instrumented function `stop`"),
         ("step: 8000", "contains code of line 8000"),

@@ -281,7 +281,10 @@ fn profile_of_a_truncated_raw_file_is_marked_inexact() {
     let start = RawHeader::read(&bytes).unwrap().regions_offset as usize;
     fs::write(place.path("raw/counts.raw"), &bytes[..start + 8]).unwrap();
     let collected = run_trodden(&place, &["import", "--no-store", "-o", "c.trodden", "raw"]);
-    assert!(!collected.status.success() && read_messages(&collected).contains("the counts of region 0 are incomplete"), "{collected:?}");
+    assert!(
+        !collected.status.success() && read_messages(&collected).contains("the counts in region 0 of the file are incomplete"),
+        "{collected:?}"
+    );
     assert!(read_messages(&run_trodden(&place, &["report", "c.trodden"])).contains("not exact"));
     assert!(!read_json(&place, &["report", "c.trodden", "--json"])["totals"]["not_exact"].as_array().unwrap().is_empty());
 }

@@ -63,7 +63,7 @@ fn laboratory_uses_the_store_that_the_variable_names() {
         let relative = run("elsewhere/runs".as_ref());
         assert!(read_errors(&relative).contains("Set it to an absolute path"), "{arguments}: {}", read_errors(&relative));
         let missing = read_errors(&run(&place.path("nowhere")));
-        assert!(missing.contains("set by TRODDEN_RUNS"), "{arguments}: {missing}");
+        assert!(missing.contains("which TRODDEN_RUNS names"), "{arguments}: {missing}");
     }
     let planned = |named: &std::path::Path| {
         place.command(laboratory()).args(["plan", "./prog", "--profile", "last", "--json"]).env("TRODDEN_RUNS", named).output().unwrap()

@@ -29,7 +29,7 @@ fn nondeterministic_programs_are_detected() {
     place.trodden("merge -o sum.trodden run.trodden run.trodden");
     for stored in ["run.trodden", "sum.trodden"] {
         let report = String::from_utf8(place.trodden(&format!("report {stored}")).stdout).unwrap();
-        assert!(report.contains("not exact   the copies executed the program differently"), "{report}");
+        assert!(report.contains("not exact   the copies of the program did not execute the same paths"), "{report}");
     }
     let repeatable =
         |arguments: &[&str]| place.command(trodden()).args(["repeatable", "--runs", "3", "--"]).args(arguments).output().unwrap();
@@ -149,7 +149,7 @@ fn copies_find_the_same_libraries_as_the_program() {
     std::fs::rename(place.path("lib/libtwice.so"), place.path("lib/gone.so")).unwrap();
     let copies = record(&place, "./prog", "--copies 2 --no-first-run");
     let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
-    assert!(reported.contains("copy 0 ended with status 127") && reported.contains("libtwice.so"), "{reported}");
+    assert!(reported.contains("copy 0 of the program ended with status 127") && reported.contains("libtwice.so"), "{reported}");
 }
 
 fn list_leftover_folders(place: &Place) -> Vec<String> {
@@ -170,7 +170,7 @@ fn output_files_are_checked_first_and_an_interrupted_run_leaves_no_files() {
         ("--copies 2 --costs .", "is a folder"),
         ("--copies 2 --engine template", "template:COMMAND"),
         ("--copies 2 --engine slurm", "--work FOLDER"),
-        ("--copies 2 --divide iterations --baseline", "--baseline applies only to copies that divide paths or edges"),
+        ("--copies 2 --divide iterations --baseline", "--baseline applies only if copies of the program divide paths or edges"),
     ] {
         let refused = record(&place, "./prog", arguments);
         let reported = String::from_utf8_lossy(&refused.stderr).into_owned();

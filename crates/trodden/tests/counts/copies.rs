@@ -155,7 +155,7 @@ fn edge_counts_of_copies_equal_edge_counts_from_paths() {
     let all: u64 = truth.values().flatten().sum();
     assert!(hits("sequential_hits") < all * 3 / 4 && hits("hits_of_slowest") < hits("sequential_hits") / 2, "{all} {costs}");
     let report = String::from_utf8(place.trodden("report run.trodden").stdout).unwrap();
-    assert!(report.contains("edges instead of paths (--divide edges)"), "{report}");
+    assert!(report.contains("edges of the control-flow graph instead of paths (--divide edges)"), "{report}");
 }
 
 /// Returns the counters with a time of first execution.
@@ -184,7 +184,10 @@ fn copies_of_a_residual_build_find_the_same_untested_paths() {
     }
     let refused = record(&place, "./prog.field", "--copies 2 --strategy p3");
     let reported = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(refused.status.code() == Some(2) && reported.contains("which copies can divide only by function"), "{reported}");
+    assert!(
+        refused.status.code() == Some(2) && reported.contains("which can be divided among copies only by whole functions"),
+        "{reported}"
+    );
 }
 
 #[test]
@@ -263,14 +266,14 @@ fn shared_units_are_compiled_once_and_the_newest_run_provides_weights() {
     };
     run(&[]);
     let reported = run(&["--copies", "3"]);
-    assert!(reported.contains("based on run 1, the latest of this build (./prog)"), "{reported}");
+    assert!(reported.contains("according to run 1, the latest of this build (./prog)"), "{reported}");
     // All three units are linked into each of the three copies. `rest` and `main` are each counted by one copy at most, so fewer than nine
     // units must be compiled.
     let first: Vec<usize> = find_compiled_units(&reported).split(' ').filter_map(|word| word.parse().ok()).collect();
     assert!(first[0] < first[1] && first[1] == 9, "{reported}");
     assert_eq!(find_compiled_units(&run(&["--copies", "3", "--weights", "1"])), "0 of 9 units");
     let reported = run(&["--copies", "3", "--no-store", "-o", "x", "--strategy", "pbl"]);
-    assert!(!reported.contains("is based on"), "{reported}");
+    assert!(!reported.contains("according to run"), "{reported}");
     let stored = String::from_utf8(must(place.command(trodden()).arg("cache")).stdout).unwrap();
     assert!(stored.contains("(objects of copies)"), "{stored}");
 }
@@ -288,7 +291,9 @@ fn without_a_stored_run_the_program_is_sampled_first() {
     place.cc("-O1 prog.c -o prog");
     record(&place, "./prog", "");
     let truth = count_paths(&place);
-    for (arguments, said) in [("", "the program runs once, sampled"), ("--no-first-run", "the partition uses estimated frequencies")] {
+    for (arguments, said) in
+        [("", "the program first runs once, with sampling"), ("--no-first-run", "divided among the copies by estimated frequencies")]
+    {
         let copies = record(&place, "./prog", &format!("--copies 2 --costs costs.json {arguments}"));
         let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
         assert_eq!(copies.status.code(), Some(0), "{reported}");
@@ -469,5 +474,5 @@ fn plan_rejects_programs_that_cannot_be_divided() {
     place.cc("--trodden=sample -O1 prog.c -o prog");
     let output = place.command(laboratory()).args(["plan", "./prog"]).output().unwrap();
     let reported = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(2) && reported.contains("copies cannot divide the unit of"), "{reported}");
+    assert!(output.status.code() == Some(2) && reported.contains("cannot divide the paths of"), "{reported}");
 }

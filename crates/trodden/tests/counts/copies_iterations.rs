@@ -206,7 +206,10 @@ fn copies_share_path_sequences_by_function() {
             assert_eq!(profile.images.len().to_string(), copies);
             let refused = place.command(trodden()).args(["segments", "shared.trodden.streams", "--thread", "0"]).output().unwrap();
             let said = String::from_utf8_lossy(&refused.stderr);
-            assert!(!refused.status.success() && said.contains("copies, each of which recorded only some functions"), "{said}");
+            assert!(
+                !refused.status.success() && said.contains("copies of the program, each of which recorded only some functions"),
+                "{said}"
+            );
         }
     }
 }

@@ -141,12 +141,12 @@ fn actions_that_would_make_copies_differ_are_rejected() {
         assert!(output.status.code() == Some(2) && said.contains(text), "{text}: {said}");
     };
     let options = ["record", "--no-store", "-o", "run.trodden", "--copies", "2"];
-    refused(place.command(trodden()).args(options).args(["--", "./watch"]), "performs the action `abort`");
+    refused(place.command(trodden()).args(options).args(["--", "./watch"]), "perform the action `abort`");
     refused(
         place.command(trodden()).args(options).args(["--weights", "x", "--", "./watch"]),
         "--weights applies only to programs that count all paths",
     );
-    refused(place.command(trodden()).args(options).args(["--divide", "edges", "--", "./watch"]), "copies cannot divide");
+    refused(place.command(trodden()).args(options).args(["--divide", "edges", "--", "./watch"]), "cannot divide the paths of");
     // `TRODDEN_ON_UNTESTED` overrides the built-in action in copies, as it does in the program itself.
     let counted = place.command(trodden()).args(options).args(["--", "./watch"]).env("TRODDEN_ON_UNTESTED", "count").output().unwrap();
     assert!(find_match_messages(&counted).is_empty() && !read_watched_matches(&place).1.is_empty(), "{counted:?}");

@@ -187,7 +187,7 @@ fn plugin_accepts_only_requests() {
         command
     };
     let error = expect_error(&mut clang("TRODDEN_INSTRUMENT", OsStr::new("when=bursts")));
-    assert!(error.contains("only on trodden's drivers"), "{error}");
+    assert!(error.contains("which only trodden's drivers read"), "{error}");
     let folder = InputFolder::new(place.path("in puts"));
     let request = PluginRequest::default().write(&folder).unwrap();
     must(&mut clang("TRODDEN_EXPERIMENT", request.as_os_str()));

@@ -45,7 +45,9 @@ fn plan_rejects_the_run_of_a_different_variant() {
     let output = place.command(laboratory()).args(["plan", "./prog", "-k", "2", "--profile", "other.trodden"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(
-        output.status.code() == Some(2) && said.contains("different paths (the first is `main`)") && said.contains("Record this program"),
+        output.status.code() == Some(2)
+            && said.contains("different paths (the first is `main`)")
+            && said.contains("Record the given program"),
         "{said}"
     );
 }

@@ -235,7 +235,7 @@ fn segment_counts_equal_those_of_the_whole_program_path() {
     let deeper = ["sequence", "check", "counted.trodden", "stream.trodden.streams", "--depth", "4"];
     assert_eq!(place.command(laboratory()).args(deeper).output().unwrap().status.code(), Some(2));
     let report = String::from_utf8(place.trodden("report counted.trodden").stdout).unwrap();
-    assert!(report.contains("parts of segments across calls") && !report.contains("ball-larus"), "{report}");
+    assert!(report.contains("parts of segments (paths across calls)") && !report.contains("ball-larus"), "{report}");
     let info = String::from_utf8(place.trodden("info counting").stdout).unwrap();
     assert!(!info.contains(".segments."), "{info}");
     let found = count_segments(&place, "stream.trodden.streams");

@@ -90,7 +90,10 @@ fn errors_name_the_line_or_argument_that_is_wrong() {
     assert!(expect_error(&place, &["segments", "example.events", "--depth", "0"]).contains("1..=16"));
     assert!(expect_error(&place, &["find", "--events", "f9:p9", "example.events"]).contains("no event `f9:p9`"));
     assert!(expect_error(&place, &["patterns", "hot", "example.events", "--thread", "4"]).contains("has 1 thread (main)"));
-    assert!(expect_error(&place, &["sequence", "branches", "example.events", "--length", "2"]).contains("its blocks are not listed"));
+    assert!(
+        expect_error(&place, &["sequence", "branches", "example.events", "--length", "2"])
+            .contains("does not list the path's basic blocks")
+    );
     assert!(
         expect_error(&place, &["show", "example.events"]).contains("is a sequence of events as text, which `trodden show` does not accept")
     );
@@ -119,11 +122,11 @@ fn numbers_out_of_range_and_contradictory_options_are_rejected_by_name() {
 #[test]
 fn corrupt_texts_are_rejected_with_their_line() {
     let damaged = [
-        ("leave\n", "line 2", "`leave` without an earlier `enter`"),
-        ("path\tx\t0\treturn\n", "line 2", "`path` without an earlier `enter`"),
-        ("enter\tx\npath\ty\t1\treturn\n", "line 3", "the path belongs to a different function than `x`"),
-        ("enter\tx\nleave\nleave\n", "line 4", "`leave` without an earlier `enter`"),
-        ("thread\ta\nenter\tx\nthread\tb\nleave\n", "line 5", "`leave` without an earlier `enter`"),
+        ("leave\n", "line 2", "`leave` is not preceded by a matching `enter`"),
+        ("path\tx\t0\treturn\n", "line 2", "`path` is not preceded by an `enter` of its function"),
+        ("enter\tx\npath\ty\t1\treturn\n", "line 3", "`path` names a different function than `x`"),
+        ("enter\tx\nleave\nleave\n", "line 4", "`leave` is not preceded by a matching `enter`"),
+        ("thread\ta\nenter\tx\nthread\tb\nleave\n", "line 5", "`leave` is not preceded by a matching `enter`"),
     ];
     for (lines, line, expected) in damaged {
         let place = Place::with(&[("bad.events", &format!("#trodden events 1\n{lines}"))]);

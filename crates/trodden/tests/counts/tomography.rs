@@ -130,7 +130,7 @@ fn check_foreign_reports(place: &Place) {
     make_copies(place, "-k 2 --strategy pbl -o others");
     let output = place.command(trodden()).args(["fleet", "aggregate", "all.field", "--copies", "others"]).output().unwrap();
     let reported = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(2) && reported.contains("no report comes from these copies"), "{reported}");
+    assert!(output.status.code() == Some(2) && reported.contains("none of the users' reports comes from these copies"), "{reported}");
 }
 
 fn format_user_name(strategy: &str, user: usize) -> String {

@@ -160,6 +160,6 @@ fn programs_of_32_bits_run_untraced() {
 fn children_are_traced_in_single_runs_only() {
     let folder = Folder::new();
     let rejected = folder.record(&["--follow", "--runs", "2"], "t.trace", &["/bin/true"]);
-    assert!(errors(&rejected).contains("--follow works in a single run only"), "{}", errors(&rejected));
+    assert!(errors(&rejected).contains("--follow works only with a single run"), "{}", errors(&rejected));
     assert!(list_traces(&folder, "t.trace").is_empty());
 }

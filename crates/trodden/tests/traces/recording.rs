@@ -392,7 +392,7 @@ fn programs_processes_and_files_that_cannot_be_used_are_named() {
     std::fs::write(folder.path("small"), small).unwrap();
     says(&["./small"], "32-bit");
     let absent = folder.record(&["--opaque", "no_such_function"], "t.trace", &["/usr/bin/gzip", "-c", "input"]);
-    assert!(errors(&absent).contains("function `no_such_function`, which does not exist"), "{}", errors(&absent));
+    assert!(errors(&absent).contains("function `no_such_function`, because the program has no such function"), "{}", errors(&absent));
     let missing = folder.trodden(&["trace", "record", "--pid", "999999999"]);
     assert!(errors(&missing).contains("cannot trace process 999999999: it does not exist"), "{}", errors(&missing));
     let several = folder.trodden(&["trace", "record", "--pid", "1", "--runs", "3"]);

@@ -351,9 +351,9 @@ fn files_of_another_version_or_kind_are_rejected() {
     let header = |kind, version| FileHeader::new(kind, version).to_bytes();
     for (header, expected) in [
         (&header(FileKind::WAITS, 7)[..], "the recording has format 7"),
-        (&header(FileKind::PROFILE, VERSION), "does not contain recorded threads: it is a profile"),
+        (&header(FileKind::PROFILE, VERSION), "is not a file of recorded threads: it is a profile"),
         (b"TRODWAIT", "an earlier version of trodden wrote it. Use the earlier version, or record again"),
-        (b"x", "does not contain recorded threads"),
+        (b"x", "is not a file of recorded threads"),
     ] {
         std::fs::write(&path, [header, &kept[header.len()..]].concat()).unwrap();
         let output = place.command(env!("CARGO_BIN_EXE_trodden")).args(["report", "app.waits"]).output().unwrap();

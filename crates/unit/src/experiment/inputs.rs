@@ -52,8 +52,8 @@ pub enum InputError {
     #[error("cannot write {file}: {source}. Set TRODDEN_CACHE to a writable folder", file = file.display())]
     Unwritable { file: PathBuf, source: io::Error },
     #[error(
-        "the build's input file {identity} (setting `{key}`) is not in {folder}. Set TRODDEN_CACHE to the unit cache of that build, or \
-            {remedy}",
+        "the build's file for setting `{key}` ({identity}) is not in the folder {folder}. Set TRODDEN_CACHE to the unit cache of that \
+         build, or {remedy}",
         folder = folder.display()
     )]
     Missing { key: &'static str, remedy: &'static str, identity: Identity, folder: PathBuf },

@@ -103,7 +103,7 @@ fn for_each_event(text: &str, mut visit: impl FnMut(usize, &Value) -> Result<()>
         return match (failure, read) {
             (Some(failure), _) => Err(failure),
             (None, Err(error)) => Err(anyhow!("cannot parse the trace: {error}")),
-            (None, Ok(false)) => bail!("the trace has no list `traceEvents`"),
+            (None, Ok(false)) => bail!("the trace does not contain the list `traceEvents`"),
             (None, Ok(true)) => Ok(true),
         };
     }
@@ -118,14 +118,14 @@ fn for_each_event(text: &str, mut visit: impl FnMut(usize, &Value) -> Result<()>
         }
         let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
         let Some(event) = values.next() else { return Ok(false) };
-        let event = event.map_err(|error| anyhow!("event {number} is not valid JSON: {error}"))?;
+        let event = event.map_err(|error| anyhow!("event {number} of the trace is not valid JSON: {error}"))?;
         visit(number, &event)?;
         rest = rest[values.byte_offset()..].trim_start();
         match rest.chars().next() {
             Some(',') => {}
             Some(']') => break,
             None => return Ok(false),
-            Some(_) => bail!("event {number} is not followed by `,` or `]`"),
+            Some(_) => bail!("event {number} of the trace is not followed by `,` or `]`"),
         }
     }
     match rest[1..].trim() {

@@ -77,7 +77,7 @@ pub(crate) fn parse_babeltrace_text(path: &Path, text: &str) -> Result<ImportedT
         let Some((head, fields, event)) = wake_ups.parse_event(line) else { continue };
         let time_ns = parse_time(head).ok_or_else(|| place("no time at the start of the line"))?;
         if time_ns < last_ns {
-            bail!("{}:{number}: the event is earlier than the previous event", path.display());
+            bail!("{}:{number}: the time of this event is earlier than that of the previous event", path.display());
         }
         last_ns = time_ns;
         events += 1;

@@ -86,7 +86,8 @@ fn parse_events(path: &Path, definitions: &ArchiveDefinitions, text: impl BufRea
         imported.notes.push(format!("ignored {} of the unknown kind {kind}", plural(count.into(), "event", "events")));
     }
     for (id, thread) in threads {
-        let index = order.get(&id).copied().ok_or_else(|| anyhow!("{}: location {id} has events, but no definition", path.display()))?;
+        let index =
+            order.get(&id).copied().ok_or_else(|| anyhow!("{}: location (thread) {id} has events, but no definition", path.display()))?;
         let label = definitions.locations.get(&id).cloned();
         let name = NamedLocation { process: index, is_rank: true, label, ..NamedLocation::default() };
         let begin_ns = thread.begin_ns.unwrap_or(0);
@@ -109,7 +110,7 @@ fn run_otf2_print<T>(path: &Path, options: &[&str], parse: impl FnOnce(BufReader
         let _ = errors.as_mut().map(|errors| errors.read_to_end(&mut stderr));
         stderr
     });
-    let taken = text.context("otf2-print has no output").and_then(|text| parse(BufReader::new(text)));
+    let taken = text.context("otf2-print printed nothing").and_then(|text| parse(BufReader::new(text)));
     let status = child.wait()?;
     let stderr = stderr.join().unwrap_or_default();
     let stderr = String::from_utf8_lossy(&stderr);
@@ -181,7 +182,7 @@ fn parse_definitions(path: &Path, text: impl BufRead) -> Result<ArchiveDefinitio
             }
             "LOCATION" => {
                 let (Some(id), Some(name)) = (id(), find_attribute(rest, "Name")) else {
-                    bail!("{}: the definition of a location has no name", path.display())
+                    bail!("{}: the definition of a location (thread) has no name", path.display())
                 };
                 let group = find_attribute(rest, "Group").map_or("", unquote);
                 found.locations.insert(id, if group.is_empty() { strip_quotes(name).to_owned() } else { group.to_owned() });
@@ -250,7 +251,7 @@ impl Otf2Reader<'_> {
                 thread.regions.push(OpenRegion { name, enter_ns: time_ns, calls: Vec::new(), is_mpi });
             }
             "LEAVE" => {
-                let Some(region) = thread.regions.pop() else { bail!("the location leaves a region without entering one") };
+                let Some(region) = thread.regions.pop() else { bail!("the location (thread) leaves a region that it has not entered") };
                 if region.is_mpi {
                     self.add_call(thread, location, time_ns, region)?;
                 } else {
@@ -302,7 +303,7 @@ impl Otf2Reader<'_> {
                 find_attribute(attributes, "Request")
                     .and_then(|r| r.parse().ok())
                     .map(RequestId)
-                    .ok_or_else(|| anyhow!("{kind} has no request"))
+                    .ok_or_else(|| anyhow!("event {kind} has no attribute `Request`"))
             };
             match kind.as_str() {
                 "MPI_SEND" => sent = self.parse_message(location, attributes, "Receiver", is_synchronous),

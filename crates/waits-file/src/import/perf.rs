@@ -28,7 +28,7 @@ pub fn read_perf_scheduler_text(path: &Path, text: &str) -> Result<ImportedTrace
         let Some((head, fields, event)) = wake_ups.parse_event(line) else { continue };
         let time_ns = parse_time(head).ok_or_else(|| place("no time before the event"))?;
         if time_ns < last_ns {
-            bail!("{}:{number}: the event is earlier than the previous event", path.display());
+            bail!("{}:{number}: the time of this event is earlier than that of the previous event", path.display());
         }
         last_ns = time_ns;
         match event {

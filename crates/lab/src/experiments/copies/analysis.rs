@@ -52,6 +52,6 @@ fn run_plan(laboratory: &Path, program: &Path, copies: u32, strategy: &str, prof
             command.arg("--profile").arg(profile);
         }
         let answer: serde_json::Value = serde_json::from_str(&steps::output(&mut command)?)?;
-        answer["procedures"].as_u64().context("the output of `trodden-lab plan --json` has no number of functions")
+        answer["procedures"].as_u64().context("the output of `trodden-lab plan --json` lacks the number of functions")
     })
 }

@@ -33,7 +33,7 @@ pub fn run(corpus: &Corpus, programs: &[String]) -> Result<()> {
             }
         }
     }
-    ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
+    ensure!(failed.is_empty(), "these programs failed: {}", failed.join(", "));
     Ok(())
 }
 

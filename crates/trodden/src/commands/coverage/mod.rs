@@ -119,7 +119,7 @@ fn show(job: &CoverageShowArguments) -> Result<ExitCode> {
         None => {
             let shown = mapping.llvm_cov("show", &arguments)?;
             if let Some(function) = job.function.as_ref().filter(|_| shown.is_empty()) {
-                bail!("no function matches `{function}`. Pass a regular expression for linkage names to --function");
+                bail!("no function matches `{function}`. Pass a regular expression for linkage (mangled) names to --function");
             }
             print_text(&mapping.mark_output(&String::from_utf8_lossy(&shown))?)?;
             mapping.log_inexact_functions(true);

@@ -43,7 +43,7 @@ fn check_thresholds(job: &CoverageReportArguments) -> Result<()> {
     );
     ensure!(
         job.changed_since.is_none() || job.fail_under.iter().all(is_of_lines),
-        "--changed-since reports only lines. Use --fail-under lines=PERCENT"
+        "--fail-under must be lines=PERCENT with --changed-since, which reports only lines"
     );
     Ok(())
 }

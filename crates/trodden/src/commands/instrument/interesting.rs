@@ -20,9 +20,9 @@ pub fn read_interesting_paths(sets: &[String], program: &Path) -> Result<KnownPa
     let maps: Vec<&UnitMap> = maps.iter().collect();
     let mut all = KnownPaths::default();
     for set in sets {
-        let found = resolve_path_set(set, &maps).with_context(|| format!("cannot use the set --interesting {set}"))?;
+        let found = resolve_path_set(set, &maps).with_context(|| format!("cannot use the paths of --interesting {set}"))?;
         if found.is_empty() {
-            bail!("cannot use the set --interesting {set}: the set contains no path of the program");
+            bail!("cannot use the paths of --interesting {set}: none of them is a path of the program");
         }
         all.merge(found)?;
     }
@@ -56,7 +56,7 @@ fn resolve_path_set(set: &str, maps: &[&UnitMap]) -> Result<KnownPaths> {
         "touch" => Ok(choice::paths_with_block_in_any(maps, &parse_line_spans(rest)?)?),
         "through" => Ok(choice::paths_with_blocks_in_all(maps, &parse_line_spans(rest)?)?),
         "paths" => {
-            let text = fs::read_to_string(rest).with_context(|| format!("cannot read the file of paths {rest}"))?;
+            let text = fs::read_to_string(rest).with_context(|| format!("cannot read the list of paths in {rest}"))?;
             Ok(choice::paths_matching(maps, &choice::parse_sequences(&text)?, named)?)
         }
         "diff" => {

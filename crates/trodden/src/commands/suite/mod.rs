@@ -38,7 +38,7 @@ fn list(job: &SuiteListArguments) -> Result<()> {
     let Some(name) = &job.suite else {
         ensure!(
             !compared_functions(&job.functions).is_restricted(),
-            "these options select functions of a suite, but no suite is named. Name a suite that `trodden suite list` shows"
+            "the given options select functions of a suite, but no suite is named. Name a suite that `trodden suite list` shows"
         );
         return list_suites(job.json);
     };
@@ -74,9 +74,9 @@ fn load_suite(name: &str, functions: &SuiteFunctionSelection) -> Result<Suite> {
         named::describe_losses(&entry.profile, &found.lost).iter().for_each(warn);
         let profile = found.profile;
         if profile.sampling.is_some() {
-            warn(format_args!("run {} was sampled: some of its paths are missing", entry.number));
+            warn(format_args!("run {} was sampled, so some of its paths are missing", entry.number));
         }
-        suite.add(&profile).with_context(|| format!("run {}", entry.number))?;
+        suite.add(&profile).with_context(|| format!("run {} cannot be used", entry.number))?;
         progress.step();
     }
     shown::keep_functions(&mut suite, &compared_functions(functions))?;

@@ -83,7 +83,7 @@ fn read_test_source(job: &SuiteRunArguments) -> Result<TestSource> {
             Ok(TestSource::Commands { text, name: file.clone() })
         }
         (_, Some(folder)) => Ok(TestSource::Ctest { folder: folder.clone(), options: job.options.clone() }),
-        _ => bail!("no source of tests is given. Use --commands, --ctest, --cargo or --nextest"),
+        _ => bail!("no tests are given. Use --commands, --ctest, --cargo or --nextest"),
     }
 }
 

@@ -87,8 +87,8 @@ fn build_record_options(job: &TraceRecordArguments) -> RecordOptions {
 }
 
 fn build_recording_host(job: &TraceRecordArguments) -> Result<RecordingHost<'static>> {
-    let here = || env::current_dir().context("cannot find the working folder");
-    let own_program = env::current_exe().context("cannot find the program file of trodden")?;
+    let here = || env::current_dir().context("cannot determine the working folder");
+    let own_program = env::current_exe().context("cannot find trodden's own executable file")?;
     let other_machines = || {
         let folder = here()?;
         let parameters = EngineParameters { jobs: None, memory: None, retries: Slurm::default().retries, shared: Some(&folder) };
