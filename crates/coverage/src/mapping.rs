@@ -87,7 +87,8 @@ impl CoverageMapping {
             let corrected = write_corrected_profile(&view, &images, &mappings, &names, folder.path())?;
             (counters.functions, images, caveats) = (corrected.functions, corrected.images, corrected.caveats);
         }
-        fs::write(folder.path().join(PROFILE_FILE_NAME), (tools.index)(counters)?).context("cannot write files for llvm-cov to the temporary folder")?;
+        fs::write(folder.path().join(PROFILE_FILE_NAME), (tools.index)(counters)?)
+            .context("cannot write files for llvm-cov to the temporary folder")?;
         let ignored = (!wanted.all_files).then_some(FOREIGN_FILES_PATTERN);
         let llvm_cov = tools.llvm_cov.to_owned();
         let mut mapping =

@@ -217,7 +217,12 @@ impl Planner<'_> {
             );
         }
         let profile = |words: &Vec<String>| words.iter().map(|w| self.parse_witness(w)).collect::<Result<Vec<Witness>>>();
-        let profiles = file.profiles.iter().map(profile).collect::<Result<Vec<_>>>().with_context(|| format!("cannot use witness distribution {name}"))?;
+        let profiles = file
+            .profiles
+            .iter()
+            .map(profile)
+            .collect::<Result<Vec<_>>>()
+            .with_context(|| format!("cannot use witness distribution {name}"))?;
         let distribution = Distribution::new(&self.model.program, PLAN_WITNESS_KIND, profiles)?;
         let most = self.site_limit().unwrap_or(usize::MAX);
         if let Some(at) = distribution.profiles.iter().position(|p| p.len() > most) {

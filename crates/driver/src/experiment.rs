@@ -53,7 +53,8 @@ pub fn resolve(context: &DriverContext, mut settings: Settings) -> Result<Plugin
         );
     }
     if let Some(SettingsFile::File(source)) = &settings.known {
-        let known = load_known_paths(source.as_os_str()).with_context(|| format!("cannot read the list of known paths from {}", source.display()))?;
+        let known = load_known_paths(source.as_os_str())
+            .with_context(|| format!("cannot read the list of known paths from {}", source.display()))?;
         settings.known = Some(store_known_paths(context, &known)?);
     }
     Ok(settings.request(&context.inputs()?)?)

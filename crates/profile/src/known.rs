@@ -14,7 +14,9 @@ pub enum KnownPathsError {
     Map(#[from] MapError),
     #[error(transparent)]
     TwoNumberings(#[from] ConflictingNumberingsError),
-    #[error("the paths of function `{0}` are not numbered as in a build with -- residual. Record a program that was built without table-slots")]
+    #[error(
+        "the paths of function `{0}` are not numbered as in a build with -- residual. Record a program that was built without table-slots"
+    )]
     OtherNumbering(String),
 }
 

@@ -55,7 +55,9 @@ pub fn find_callers(wanted: &str, profile: &Profile, folders: &Folders) -> Optio
 
 fn read_segments_from_streams(wanted: &str, logs: &[PathBuf], folders: &Folders) -> Result<Option<ObservedSegments>> {
     if count_events(logs)? > MAX_SEARCHED_EVENTS {
-        log::warn!("the run's streams (the order of paths) are too long to show callers in the report. To show callers, run `trodden segments`");
+        log::warn!(
+            "the run's streams (the order of paths) are too long to show callers in the report. To show callers, run `trodden segments`"
+        );
         return Ok(None);
     }
     let is_file = Path::new(wanted).exists();

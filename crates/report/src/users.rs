@@ -98,7 +98,10 @@ impl CopyReportSummary {
         let all = population.unwrap_or(reported);
         let users = plural(reported.into(), "user", "users");
         ensure!(all >= reported, "--population {all} is too small, because {users} sent reports. Pass the number of all users");
-        ensure!(reported > 0, "none of the users' reports comes from these copies of the program. Pass the folder of the copies that were distributed");
+        ensure!(
+            reported > 0,
+            "none of the users' reports comes from these copies of the program. Pass the folder of the copies that were distributed"
+        );
         let row = |(functions, copy): (Vec<String>, u32)| ReportsFromCopy {
             users: reporting.users_with_any(&[copy]),
             reports: reporting.reports(copy),

@@ -244,7 +244,8 @@ impl<'a> BlockCopier<'a> {
     /// Emits a sled's head and the jump back to the image.
     fn copy_sled(&mut self, address: u64, site: u32) -> Result<(), CollectError> {
         let copies = self.emit_recording_code(address, site, PatchKind::Jump);
-        let copies = copies.and_then(|()| { self.emit_jump(address + WITNESS_SLED_INSTRUCTION.len() as u64, Some(CopiedPlace::Recorded { site, saved: false }))
+        let copies = copies.and_then(|()| {
+            self.emit_jump(address + WITNESS_SLED_INSTRUCTION.len() as u64, Some(CopiedPlace::Recorded { site, saved: false }))
         });
         Ok(copies.map_err(|_| self.immovable_instruction_error(address))?)
     }
@@ -367,7 +368,8 @@ impl<'a> BlockCopier<'a> {
         let address = jump.ip();
         if lookups::is_replaceable(jump) {
             let label = self.encoder.next_index() as u64;
-            let lookup = lookups::build_lookup(jump, self.request.table, label, place).map_err(|_| self.immovable_instruction_error(address))?;
+            let lookup =
+                lookups::build_lookup(jump, self.request.table, label, place).map_err(|_| self.immovable_instruction_error(address))?;
             lookup.into_iter().for_each(|(instruction, place)| self.encoder.push(instruction, place));
             return Ok(());
         }

@@ -53,8 +53,9 @@ pub fn try_collector(kind: CollectorKind, program: &Path) -> Result<()> {
     );
     let executable = Executable::read(program)?;
     let place = match kind {
-        CollectorKind::Compiled => sleds::find_first_sled(&Binary::read(program)?)
-            .context("the program has no space for tracing jumps ( witness sleds). Build it with `trodden-lab with --witnesses -- build`")?,
+        CollectorKind::Compiled => sleds::find_first_sled(&Binary::read(program)?).context(
+            "the program has no space for tracing jumps ( witness sleds). Build it with `trodden-lab with --witnesses -- build`",
+        )?,
         _ => executable.entry,
     };
     check_hit_is_recorded(kind.collector(), &Executable { code: code_range_around(place, &executable), ..executable }, place)

@@ -82,8 +82,8 @@ impl<'a> UntestedSegments<'a> {
         for depth in 1..=observed.deepest() {
             let (mut known, _) = observed.requested_and_uncountable(depth, false);
             for known_as in wanted.known {
-                let tests = ObservedSegments::load_if_any(known_as, depth, folders)
-                    .with_context(|| { format!("cannot load the segments (paths across calls) that the tests took from {known_as} (--known)")
+                let tests = ObservedSegments::load_if_any(known_as, depth, folders).with_context(|| {
+                    format!("cannot load the segments (paths across calls) that the tests took from {known_as} (--known)")
                 })?;
                 known.extend(tests.iter().flat_map(|tests| tests.counts_by_name(depth).into_keys()));
             }

@@ -50,7 +50,11 @@ pub struct HotSubpathRow {
 impl HotQuery {
     /// Checks the ranges of the parameters.
     pub fn check_query(&self) -> Result<()> {
-        ensure!(self.threshold > 0.0 && self.threshold <= 100.0, "--threshold {} is out of range: it must be above 0 and at most 100 percent", self.threshold);
+        ensure!(
+            self.threshold > 0.0 && self.threshold <= 100.0,
+            "--threshold {} is out of range: it must be above 0 and at most 100 percent",
+            self.threshold
+        );
         ensure!(
             self.shortest <= self.longest,
             "invalid range of lengths: the minimum {} is greater than the maximum {}",

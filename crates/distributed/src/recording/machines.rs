@@ -128,8 +128,8 @@ fn launch_job(folder: &Path, others: &RemoteMachines, machines: usize) -> Result
 /// Executes the runs of one machine in a job, and writes their results to the file `result`.
 pub fn run_machine(folder: &Path, machine: usize, result: &Path) -> Result<()> {
     trodden_trace::close_descriptors_in_programs()?;
-    let file = File::open(folder.join("spec"))
-        .with_context(|| format!("cannot read the description of the runs in {}", folder.display()))?;
+    let file =
+        File::open(folder.join("spec")).with_context(|| format!("cannot read the description of the runs in {}", folder.display()))?;
     let mut spec: RemoteRunsSpec = serde_json::from_reader(std::io::BufReader::new(file))?;
     let environment = std::mem::take(&mut spec.environment);
     let mut subject = RepeatedProgram::from_worker(&spec.options, spec.program.clone(), environment, spec.input.as_deref())?;

@@ -592,8 +592,8 @@ fn shared_input(temporary: &Path) -> Result<RunStandardInput> {
     if own.is_terminal() {
         log::info!("every run of the program gets the same standard input: type it now, and end it with Ctrl-D");
     }
-    let file =
-        trodden_trace::block_file::copy_to_unnamed_file(&mut own.lock(), temporary).context("cannot store the standard input for all runs")?;
+    let file = trodden_trace::block_file::copy_to_unnamed_file(&mut own.lock(), temporary)
+        .context("cannot store the standard input for all runs")?;
     Ok(RunStandardInput::File { file, at: 0 })
 }
 

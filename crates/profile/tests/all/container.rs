@@ -6,7 +6,7 @@ use crate::common::{identity, profile};
 use std::path::Path;
 use trodden_container::{FILE_HEADER_BYTES, FileHeader, FileKind, SECTION_HEADER_BYTES, SECTION_MARKER};
 use trodden_profile::{BranchSampling, BuildPolicy, ProfileMerger, SamplingSource};
-use trodden_profile::{ ObservedBranches, Profile, ProfileError, Sampling, UnattributedBranches, UnitMapsByIdentity};
+use trodden_profile::{ObservedBranches, Profile, ProfileError, Sampling, UnattributedBranches, UnitMapsByIdentity};
 
 fn encode_profile(profile: &Profile) -> Vec<u8> {
     let mut bytes = Vec::new();

@@ -64,8 +64,11 @@ impl InterestingPartition {
             program.display()
         );
         let settings = path_sets::settings_common_to_units(&units, program, REQUIRED_BUILD_OPTION)?;
-        let file =
-            settings.interesting.as_ref().and_then(SettingsFile::stored).context("the programis corrupt: it does not name the paths that it was built to count. Build it again")?;
+        let file = settings
+            .interesting
+            .as_ref()
+            .and_then(SettingsFile::stored)
+            .context("the programis corrupt: it does not name the paths that it was built to count. Build it again")?;
         let mut paths = experiment::load_stored_paths(context.driver, InputPurpose::Interesting, file)?;
         // The set of interesting paths may also name functions of other programs.
         let functions: HashSet<(&str, &str)> =

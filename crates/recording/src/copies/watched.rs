@@ -53,7 +53,11 @@ impl WatchPartition {
         let units = read_units(program, context.recording.units.as_ref())?;
         let reported_expression = reported_expression(&bytes, program, context)?;
         let settings = path_sets::settings_common_to_units(&units, program, REQUIRED_BUILD_OPTION)?;
-        let file = settings.watched.as_ref().and_then(SettingsFile::stored).context("the programis corrupt: it does not name the paths that it was built to count. Build it again")?;
+        let file = settings
+            .watched
+            .as_ref()
+            .and_then(SettingsFile::stored)
+            .context("the programis corrupt: it does not name the paths that it was built to count. Build it again")?;
         let others = experiment::load_stored_paths(context.driver, InputPurpose::Watched, file)?;
         let (owners, copies) = path_sets::divide_paths(others.unknown(), &path_sets::estimate_executions(&units)?, copies);
         path_sets::log_division(&owners, copies, "watched for");

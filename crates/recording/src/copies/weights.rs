@@ -176,7 +176,11 @@ fn run_program_once(file: &Path, sampled: bool, spec: &CopyJobSpec, folder: &Pat
         // A node that was presumed lost may still deliver a second result. Sampled results depend on time, so it is no error if the two
         // differ.
         Err(error) if matches!(error.downcast_ref(), Some(trodden_launch::LaunchError::Duplicate { .. })) => {}
-        other => drop(other.context(CopiesFailedError).context("the preliminary run of the program, which measures how often each path is taken, failed")?,),
+        other => drop(
+            other
+                .context(CopiesFailedError)
+                .context("the preliminary run of the program, which measures how often each path is taken, failed")?,
+        ),
     }
     let run = read_results(folder, &[0], runner.context)?.remove(0);
     Ok((run.profile, Duration::from_nanos(run.times.wall_ns)))

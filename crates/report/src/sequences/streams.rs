@@ -50,8 +50,8 @@ fn read_thread(log: &StreamLog, thread: &ThreadLog, table: &mut EventTable, fold
     let event_names = EventNames::new(log.header(), &maps, &view, &sources);
     let mut reader = SequenceReader { event_names: &event_names, table, functions: HashMap::new(), unknown: 0 };
     let stored = log.grammar(thread)?;
-    let grammar =
-        stored.with_symbols_replaced(|number| StreamSymbol::from_number(number).map_or_else(Vec::new, |symbol| reader.replace_symbol(symbol)))?;
+    let grammar = stored
+        .with_symbols_replaced(|number| StreamSymbol::from_number(number).map_or_else(Vec::new, |symbol| reader.replace_symbol(symbol)))?;
     if thread.lost > 0 {
         let lost = plural(thread.lost.into(), "event of the thread was", "events of the thread were");
         log::warn!("{lost} lost, so the events before and after each gap are treated as consecutive");

@@ -33,8 +33,11 @@ const CUT_EDGE_ADVICE: &str =
 pub fn find_unmatched_paths(text: &str, program: &Path) -> Result<KnownPaths> {
     let expression: PathExpression = text.parse()?;
     let calls = expression.patterns.iter().flatten().any(|s| s.end == Some(RequiredPathEnd::Call));
-    ensure!(!calls, "cannot watch for `call` (a call that does not return), because only the end of the program shows that. Remove `call` from the \
-         expression");
+    ensure!(
+        !calls,
+        "cannot watch for `call` (a call that does not return), because only the end of the program shows that. Remove `call` from the \
+         expression"
+    );
     let maps: Vec<UnitMap> = read_units(program, driver_context().store().ok().as_ref())?.into_iter().map(|(_, map)| map).collect();
     let functions: Vec<(&UnitMap, &FunctionMap)> = maps.iter().flat_map(|m| m.functions.iter().map(move |f| (m, f))).collect();
     let selected = select_functions(&expression, &functions, program)?;
