@@ -56,7 +56,7 @@ pub enum Entries {
 /// - No edge enters the entry, and none leaves the exit.
 /// - A reachable node without out-edges (a path that ends without returning) has an edge to the exit ([`Origin::Stop`]).
 /// - Out-edges are ordered: real edges by number, then dummy edges in the order of the cuts, unless [`Dag::with_reordered_edges`] reordered
-/// them.
+///   them.
 #[derive(Clone, Debug)]
 pub struct Dag {
     entry: Node,

@@ -6,7 +6,7 @@
 
 mod redirect;
 
-use crate::llvm::{Class, Module, OwnedPassError, PassOptions, PassOptionsHandle, Switch, TargetMachine, Terminated, Type, Value};
+use crate::llvm::{HandleClass, Module, OwnedPassError, PassOptions, PassOptionsHandle, Switch, TargetMachine, Terminated, Type, Value};
 use llvm_sys::LLVMTypeKind;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ops::RangeInclusive;

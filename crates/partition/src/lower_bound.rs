@@ -4,9 +4,8 @@
 //!   the end is executed ([`LowerBound::path`]).
 //! - The labels of all copies together distinguish all paths of each procedure. They execute at least what
 //!   [`super::separation_bound::min_label_executions_for_ends`] computes, and at least all executions of each end except those of its most
-//! frequent path:
-//!   only one path of an end can be without labels in a copy. One of `k` copies has at least a `k`-th of these labels and of one count of
-//!   each end ([`LowerBound::average`]).
+//!   frequent path: only one path of an end can be without labels in a copy. One of `k` copies has at least a `k`-th of these labels and
+//!   of one count of each end ([`LowerBound::average`]).
 //! - If `m` copies profile paths of an end, one of them has at least an `m`-th of the labels that distinguish the end's paths, and at
 //!   least those that distinguish the most expensive path ([`super::single_path_bound`]), in addition to the end's counts; together they
 //!   count the end `m` times. [`LowerBound::end`] is the smallest number `h` of hits of the slowest copy for which each end fits into its

@@ -41,10 +41,10 @@ pub fn summarise_costs(costs: &CopiesCosts) -> Vec<String> {
         out.push(format!(
             "the copy with the most hits has {:.1} % of the hits of one program that counts everything: {:.1} % {side} the ideal of \
                 equal shares ({:.1} %); no plan can get below {:.1} %",
-            share_of_sequential_hits(costs.hits_of_slowest),
+            share(costs.hits_of_slowest),
             100.0 * distance.abs(),
-            share_of_sequential_hits(costs.ideal_hits),
-            share_of_sequential_hits(costs.lower_bound_hits)
+            share(costs.ideal_hits),
+            share(costs.lower_bound_hits)
         ));
     }
     match (&costs.baseline, costs.saving) {

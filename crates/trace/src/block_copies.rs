@@ -354,11 +354,11 @@ impl<'a> BlockCopier<'a> {
 
     /// Emits a call that a patch has overwritten in the image: as a push of its return address, then a jump. Neither changes flags.
     fn emit_call(&mut self, call: &Instruction, place: CopiedPlace) -> Result<(), IcedError> {
-        let jump = call_as_jump(call).unwrap_or_default();
-        let [push, upper] = push_constant(call.next_ip(), Register::RSP)?;
+        let jump = convert_call_to_jump(call).unwrap_or_default();
+        let [push, upper] = build_constant_push(call.next_ip(), Register::RSP)?;
         self.encoder.push(push, Some(place));
         self.encoder.push(upper, None);
-        self.emit(&jump, None);
+        self.emit_instruction(&jump, None);
         Ok(())
     }
 

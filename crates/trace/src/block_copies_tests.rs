@@ -4,9 +4,9 @@ use super::*;
 use iced_x86::{InstructionInfoFactory, RflagsBits};
 
 /// Number of instructions of a head (the code that records a site), without the breakpoint before it.
-const HEAD_LENGTH: usize = 7;
+const HEAD_INSTRUCTION_COUNT: usize = 7;
 
-/// Copies the blocks that start at these offsets, each of which is a site.
+/// BlockCopies the blocks that start at these offsets, each of which is a site.
 fn copies_of(code: &[u8], starts: &[u64]) -> BlockCopies {
     copies_with_sleds(code, starts, &HashSet::new())
 }
@@ -122,7 +122,7 @@ fn rip_relative_addresses_refer_to_the_image() {
 }
 
 /// The copies of 60 blocks, encoded in pieces of the given length. Each block calls or branches to two others.
-fn copies_in_pieces(piece_length: usize) -> Copies {
+fn copies_in_pieces(piece_length: usize) -> BlockCopies {
     let mut code = Vec::new();
     for block in 0..60_i32 {
         let branches: [(&[u8], i32); 2] = [(&[0x0f, 0x84], block * 7 % 60), (&[[0xe8], [0xe9]][block as usize % 2], block * 11 % 60)];
@@ -144,7 +144,7 @@ fn copies_in_pieces(piece_length: usize) -> Copies {
 }
 
 /// Returns the place of each instruction in the copies, its mnemonic, and the place in the copies to which it branches.
-fn branches_between_copies(copies: &Copies) -> Vec<(CopiedPlace, Mnemonic, Option<CopiedPlace>)> {
+fn branches_between_copies(copies: &BlockCopies) -> Vec<(CopiedPlace, Mnemonic, Option<CopiedPlace>)> {
     const AT: u64 = 0x100_0000;
     let decode = |address: u64| Decoder::with_ip(64, &copies.code[(address - AT) as usize..], address, DecoderOptions::NONE).decode();
     let target = |instruction: &Instruction| {
@@ -165,10 +165,11 @@ fn copies_do_not_depend_on_the_length_of_pieces() {
         let copies = copies_in_pieces(piece_length);
         assert!(copies.code.len() > whole.code.len(), "some pieces end with stubs");
         assert_eq!(branches_between_copies(&copies), expected);
-        let patched = |copies: &Copies| copies.patches.iter().map(|(at, patch)| (*at, std::mem::discriminant(patch))).collect::<Vec<_>>();
+        let patched =
+            |copies: &BlockCopies| copies.patches.iter().map(|(at, patch)| (*at, std::mem::discriminant(patch))).collect::<Vec<_>>();
         assert_eq!(patched(&copies), patched(&whole));
-        let leads_to_head = |(_, patch): &(u64, Patch)| match patch {
-            Patch::Jump(to) | Patch::ShortJump { to, .. } | Patch::Breakpoint(to) => copies.places.get(*to).is_some(),
+        let leads_to_head = |(_, patch): &(u64, SitePatch)| match patch {
+            SitePatch::Jump(to) | SitePatch::ShortJump { to, .. } | SitePatch::Breakpoint(to) => copies.places.get(*to).is_some(),
         };
         assert!(copies.patches.iter().all(leads_to_head));
     }

@@ -11,7 +11,7 @@
 //! whether a copy or the tracer recorded them; a `fork` child leaves the copies and writes to no ring.
 
 use crate::CollectError;
-use crate::block_copies::{Copies, CopyRequest, SitePatch, copy_blocks};
+use crate::block_copies::{BlockCopies, CopyRequest, SitePatch, copy_blocks};
 use crate::copied_place::{CopiedPlace, CopiedPlaces};
 use crate::images::{Image, Images, sites_of};
 use crate::lookups::{JumpTargetTable, TABLE_SIZE};
@@ -156,7 +156,7 @@ impl Trampolines {
             table,
         };
         let first = subject.area + FIRST_COPY_OFFSET;
-        let Copies { code, places, patches } = copy_blocks(&request, first)?;
+        let BlockCopies { code, places, patches } = copy_blocks(&request, first)?;
         let range = first..first + code.len() as u64;
         if range.end > table {
             let max = sites.len() * (table - first) as usize / code.len();

@@ -581,7 +581,7 @@ fn shared_input(temporary: &Path) -> Result<RunStandardInput> {
     if kind.is_file() {
         // Earlier commands may have read the beginning of the file, so runs start at the current offset.
         use std::io::Seek;
-        let at = File::from(own.as_fd().try_clone_to_owned()?).position_in_path_stream().unwrap_or(0);
+        let at = File::from(own.as_fd().try_clone_to_owned()?).stream_position().unwrap_or(0);
         return Ok(RunStandardInput::File { file: reopen(descriptor)?, at });
     }
     let is_null =

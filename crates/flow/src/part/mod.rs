@@ -5,7 +5,7 @@
 //! - [`Part::selective`]: the paths over a set of edges, by precise selective labels. All paths are counted, but only interesting ones have
 //!   unique sums.
 //! - [`Part::counting_paths_with_ends`]: the paths with certain [ends](PathEnds). Paths with other ends are not counted and do not need
-//! unique sums.
+//!   unique sums.
 
 mod ends;
 mod hits;

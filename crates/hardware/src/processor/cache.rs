@@ -74,12 +74,12 @@ impl CacheHierarchy {
     }
 
     pub fn fetch(&mut self, address: u64) -> CacheAccess {
-        let (cycles, is_l1_hit) = (self.instruction.latency, self.instruction.access(address));
+        let (cycles, is_l1_hit) = (self.instruction.latency, self.instruction.access_block(address));
         self.access_cache_beyond_l1(address, cycles, is_l1_hit)
     }
 
     pub fn access_data(&mut self, address: u64) -> CacheAccess {
-        let (cycles, is_l1_hit) = (self.data.latency, self.data.access(address));
+        let (cycles, is_l1_hit) = (self.data.latency, self.data.access_block(address));
         self.access_cache_beyond_l1(address, cycles, is_l1_hit)
     }
 

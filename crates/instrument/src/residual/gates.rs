@@ -46,7 +46,7 @@ fn freeze_induction_variables(module: Module, head: Block) {
 
 /// Returns true if a value is the result of one addition, subtraction or address computation on a phi node.
 fn is_step_of(value: Value, phi: Value) -> bool {
-    let is_sum = || matches!(value.opcode(), LLVMOpcode::LLVMAdd | LLVMOpcode::LLVMSub | LLVMOpcode::LLVMGetElementPtr);
+    let is_addition = || matches!(value.opcode(), LLVMOpcode::LLVMAdd | LLVMOpcode::LLVMSub | LLVMOpcode::LLVMGetElementPtr);
     value.is_instruction() && is_addition() && value.operands().any(|operand| operand == phi)
 }
 

@@ -72,11 +72,11 @@ pub fn run(job: &GraphCommand) -> Result<ExitCode> {
         }
         GraphCommand::Witnesses(job) => {
             let file = read_functions(&job.file, job.edges)?;
-            return print_check(plan_or_check_witnesses::plan_or_check_witnesses(&file, job)?);
+            return print_check(witnesses::plan_or_check_witnesses(&file, job)?);
         }
         GraphCommand::Reconstruct(job) => {
             let file = read_functions(&job.file, job.edges)?;
-            return print_check(reconstruct_executions::reconstruct_executions(&file, job)?);
+            return print_check(reconstruct::reconstruct_executions(&file, job)?);
         }
         GraphCommand::Extract(job) => extract::extract(job)?,
         GraphCommand::Show { program, function, json } => show::show(program, function, *json)?,

@@ -132,7 +132,7 @@ fn select_hottest<'a, 'b>(
     image: &ImageProfile,
     job: &LoopsArguments,
 ) -> Result<Vec<(&'b Function<'a>, WeightedLoop)>> {
-    let of_image = || view.executed_instructions().filter(|f| f.image.identity == image.identity);
+    let of_image = || view.executed().filter(|f| f.image.identity == image.identity);
     let wanted = |f: &&Function| job.function.as_ref().is_none_or(|name| f.name.matches(name));
     if let Some(name) = job.function.as_ref().filter(|_| !of_image().any(|f| wanted(&f))) {
         bail!("no function `{name}` was executed in {}. To list the executed functions, run `trodden report`", job.program.display());

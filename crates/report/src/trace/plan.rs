@@ -3,8 +3,8 @@
 use crate::words::plural;
 use serde_json::Value;
 use std::io::{self, Write};
-use trodden_distributed::plan::{DistributionPlan, KIND, Planner};
-use trodden_witness::bound::bound;
+use trodden_distributed::plan::{DistributionPlan, PLAN_WITNESS_KIND, Planner};
+use trodden_witness::bound::min_cost_of_slowest_machine;
 
 const SCHEMA_VERSION: u32 = 1;
 
@@ -13,7 +13,7 @@ pub fn json(planner: &Planner, plan: &DistributionPlan) -> Value {
     let profiles: Vec<Vec<String>> = plan.sites.iter().map(|s| s.iter().map(|a| format!("{a:#x}")).collect()).collect();
     serde_json::json!({ "schema_version": SCHEMA_VERSION, "hash": format!("{:#x}", planner.hash), "profiles": profiles,
         "opaque": planner.model.opaque, "predicted": plan.predicted, "machine": plan.machine_of,
-        "bound": bound(&planner.model.program, KIND, planner.weights, count_machines(plan)), "repaired": plan.repaired })
+        "bound": min_cost_of_slowest_machine(&planner.model.program, PLAN_WITNESS_KIND, planner.weights, count_machines(plan)), "repaired": plan.repaired })
 }
 
 /// Writes the plan as text.
@@ -33,7 +33,7 @@ pub fn write(out: &mut impl Write, planner: &Planner, plan: &DistributionPlan) -
         writeln!(out, "{added} added by repair, for branches that the placement does not distinguish")?;
     }
     let highest = of_machines.into_iter().fold(0.0, f64::max);
-    let bound = bound(&planner.model.program, KIND, planner.weights, count_machines(plan));
+    let bound = min_cost_of_slowest_machine(&planner.model.program, PLAN_WITNESS_KIND, planner.weights, count_machines(plan));
     writeln!(out, "highest load of a machine: {highest:.0}; lower bound for any distribution: {bound:.0}")
 }
 

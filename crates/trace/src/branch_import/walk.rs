@@ -325,7 +325,7 @@ impl ThreadWalk {
                 let weight = observation_weight(self.window, self.stretch, path.first_stretch);
                 path.reached.iter().for_each(|id| state.tally.count((frame.image, frame.function, *id), weight));
             }
-            None => frame.cut_off(&mut state.tally),
+            None => frame.count_path_as_lost(&mut state.tally),
         }
     }
 }

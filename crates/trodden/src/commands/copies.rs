@@ -148,7 +148,7 @@ fn read_standard_input() -> Result<CopyInput> {
 fn regular_file_path(input: &impl AsFd) -> Result<Option<PathBuf>> {
     let mut file = File::from(input.as_fd().try_clone_to_owned().context("cannot read standard input")?);
     let open = file.metadata().context("cannot read standard input")?;
-    if !open.is_file() || file.position_in_path_stream().context("cannot read standard input")? != 0 {
+    if !open.is_file() || file.stream_position().context("cannot read standard input")? != 0 {
         return Ok(None);
     }
     let path =

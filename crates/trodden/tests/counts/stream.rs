@@ -307,7 +307,7 @@ fn corrupt_logs_are_never_misread() {
             damaged[at + byte] ^= 0x10;
             std::fs::write(&file, damaged).unwrap();
             let log = StreamLog::open(&file).unwrap();
-            let read: usize = log.threads().iter().map(ThreadLog::windows).sum();
+            let read: usize = log.threads().iter().map(ThreadLog::window_count).sum();
             assert_eq!((read, log.is_truncated()), (heads.len() - 1, false), "head at {at}, byte {byte}");
             assert!(log.corrupt_bytes() > 136);
         }

@@ -25,7 +25,7 @@ fn list_journals(stream: &Path) -> Vec<PathBuf> {
 
 /// Returns true if a log is complete and has at least `number` frames.
 fn has_at_least_frames(log: &Path, number: usize) -> bool {
-    StreamLog::open(log).is_ok_and(|log| !log.is_truncated() && log.threads().iter().map(ThreadLog::windows).sum::<usize>() >= number)
+    StreamLog::open(log).is_ok_and(|log| !log.is_truncated() && log.threads().iter().map(ThreadLog::window_count).sum::<usize>() >= number)
 }
 
 /// Kills the recorder as soon as the journal contains some frames, and lets the program end. Returns the stream file.

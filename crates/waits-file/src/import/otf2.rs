@@ -184,7 +184,7 @@ fn parse_definitions(path: &Path, text: impl BufRead) -> Result<ArchiveDefinitio
                 let (Some(id), Some(name)) = (id(), find_attribute(rest, "Name")) else {
                     bail!("{}: the definition of a location (thread) has no name", path.display())
                 };
-                let group = find_attribute(rest, "Group").map_or("", unquote);
+                let group = find_attribute(rest, "Group").map_or("", strip_quotes);
                 found.locations.insert(id, if group.is_empty() { strip_quotes(name).to_owned() } else { group.to_owned() });
             }
             "GROUP" => {
