@@ -64,6 +64,8 @@ const TEST_PACKAGES: &[RequiredPackage] = &[
     required_package("gfortran", "gfortran"),
     required_package("babeltrace2", "babeltrace2"),
     required_package("unison", "unison"),
+    required_package("debuginfod", "debuginfod-find"),
+    required_package("dwz", "dwz"),
     required_package("chromium", "chromium"),
     required_package("chromium-driver", "chromedriver"),
     required_package("python3", "python3"),
