@@ -86,6 +86,10 @@ pub fn has_symbols(file: &object::File) -> bool {
 impl DebugInfoFile<'_> {
     /// Reads a file. Returns `None` if it cannot be read, is not an ELF file, or has another build ID than the given one.
     pub fn read(path: PathBuf, build_id: Option<&str>) -> Option<DebugInfoFile<'static>> {
+        // Binaries that nobody has checked may name devices, which are endless, or pipes, which nobody may write to.
+        if !std::fs::metadata(&path).ok()?.is_file() {
+            return None;
+        }
         let file = DebugInfoFile { data: std::fs::read(&path).ok()?.into(), path };
         let own = file.parse()?.build_id().ok().flatten().map(to_hex);
         build_id.is_none_or(|id| own.as_deref() == Some(id)).then_some(file)

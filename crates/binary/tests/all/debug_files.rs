@@ -129,16 +129,22 @@ fn split_dwarf_in_object_files_is_found() {
 }
 
 #[test]
-fn files_of_another_build_are_not_used() {
+fn files_of_another_build_and_pipes_are_not_read() {
     let folder = Folder::new();
     let program = folder.build("clang-22", "split", "-g -gsplit-dwarf");
     folder.run("cp split kept && echo 'int other;' >> work.c");
     folder.build("clang-22", "split", "-g -gsplit-dwarf");
     folder.run("mv kept split");
-    let binary = read(&program);
-    let source = open(&binary);
-    assert!(!frames(&binary, &source).is_empty());
-    assert!(source.missing_file().unwrap().to_string().contains("work.dwo"));
+    let assert_missing = || {
+        let binary = read(&program);
+        let source = open(&binary);
+        assert!(!frames(&binary, &source).is_empty());
+        assert!(source.missing_file().unwrap().to_string().contains("work.dwo"));
+    };
+    assert_missing();
+    // A pipe to which nobody writes is not read.
+    folder.run("rm work.dwo && mkfifo work.dwo");
+    assert_missing();
 }
 
 #[test]
