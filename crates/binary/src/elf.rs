@@ -91,6 +91,12 @@ impl Binary {
         })
     }
 
+    /// Adds function symbols of a separate debug file.
+    pub(crate) fn add_functions(&mut self, functions: Vec<FunctionSymbol>) {
+        self.functions.extend(functions);
+        sort_functions(&mut self.functions);
+    }
+
     /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
@@ -216,7 +222,7 @@ fn read_segments(file: &ElfFile64) -> Vec<LoadSegment> {
     segments
 }
 
-fn read_functions(file: &ElfFile64) -> Vec<FunctionSymbol> {
+pub(crate) fn read_functions(file: &ElfFile64) -> Vec<FunctionSymbol> {
     let full = file.symbols().map(|s| (s, SymbolSource::Full));
     let dynamic = file.dynamic_symbols().map(|s| (s, SymbolSource::Dynamic));
     let is_function = |s: &object::read::elf::ElfSymbol64<'_, '_>| {
@@ -231,10 +237,14 @@ fn read_functions(file: &ElfFile64) -> Vec<FunctionSymbol> {
             Some(FunctionSymbol { name, address: s.address(), size: s.size(), is_global: s.is_global(), source })
         })
         .collect();
+    sort_functions(&mut functions);
+    functions
+}
+
+fn sort_functions(functions: &mut Vec<FunctionSymbol>) {
     let rank = |f: &FunctionSymbol| (f.address, f.source != SymbolSource::Full, f.size == 0, !f.is_global);
     functions.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| a.name.cmp(&b.name)));
     functions.dedup_by(|a, b| (a.address, &a.name) == (b.address, &b.name));
-    functions
 }
 
 #[cfg(test)]

@@ -49,6 +49,17 @@ pub enum BinaryError {
         /// Which part of the file is corrupt, and how.
         what: String,
     },
+    /// A part of the file's debug information is in a separate file, which cannot be read. Names and lines of other functions are known.
+    #[error(
+        "some inlined functions of {image} are unknown, because its split debug information in {missing} cannot be read. Build it again, \
+         and keep its .dwo files or put a package of them (made by llvm-dwp) at {image}.dwp"
+    )]
+    SplitDwarf {
+        /// The file.
+        image: PathBuf,
+        /// The file with the debug information.
+        missing: PathBuf,
+    },
     /// The addresses of the file's basic blocks are unknown.
     #[error("{image}: {what}")]
     NoBlockAddresses {

@@ -1,22 +1,16 @@
 //! Finds the source locations of addresses in DWARF debug information.
 //!
-//! The debug information is in the file itself or in a separate debug file. The latter is found in the system's debug folder by its build
-//! ID, or by the name in the section `.gnu_debuglink`. Addresses are virtual addresses as in the ELF file.
+//! [`debug_files`](crate::debug_files) finds the file with the debug information, and [`SplitDwarf`] the parts of it that are in `.dwo`
+//! files. Addresses are virtual addresses as in the ELF file.
 
-use crate::elf::{Binary, to_hex};
+use crate::debug_files::{self, DebugSlice};
+use crate::elf::Binary;
 use crate::error::BinaryError;
 use crate::names::{demangle, restore_fortran_name};
-use addr2line::Context;
-use gimli::{EndianArcSlice, RunTimeEndian};
-use object::{CompressionFormat, Object, ObjectSection};
-use std::io::Read;
+use crate::split_dwarf::SplitDwarf;
+use addr2line::{Context, LookupContinuation, LookupResult};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-const DEBUG_FOLDER: &str = "/usr/lib/debug";
-
-type DebugSlice = EndianArcSlice<RunTimeEndian>;
+use std::path::PathBuf;
 
 /// A function in the chain of inlined calls at an address, with the source location in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +30,7 @@ pub struct SourceFrame {
 /// The source locations of a binary's code.
 pub struct SourceLocations {
     context: Context<DebugSlice>,
+    split: SplitDwarf,
     /// Address ranges of the code. Line entries outside them are ignored, since those of code that the linker has removed remain at address
     /// 0.
     code: Vec<Range<u64>>,
@@ -55,18 +50,11 @@ impl SourceLocations {
     /// # Errors
     /// Fails if the debug information is corrupt.
     pub fn read(binary: &Binary) -> Result<Option<SourceLocations>, BinaryError> {
-        if has_lines(binary.data()) {
-            return load_debug_information(binary, binary.path(), binary.data()).map(Some);
-        }
-        for file in find_debug_files(binary) {
-            let Ok(data) = std::fs::read(&file) else { continue };
-            let own = object::File::parse(&*data).ok().and_then(|f| f.build_id().ok().flatten().map(to_hex));
-            let matches = binary.build_id().is_none_or(|id| own.as_deref() == Some(id));
-            if matches && has_lines(&data) {
-                return load_debug_information(binary, &file, &data).map(Some);
-            }
-        }
-        Ok(None)
+        let Some(file) = debug_files::open(binary, debug_files::has_lines) else { return Ok(None) };
+        let context = Context::from_dwarf(file.read_dwarf()?);
+        let context = context.map_err(|e| BinaryError::corrupt(&file.path, format!("debug information: {e}")))?;
+        let code = binary.segments().iter().filter(|s| s.is_executable).map(|s| s.address..s.address.saturating_add(s.size)).collect();
+        Ok(Some(SourceLocations { context, split: SplitDwarf::new(binary.path(), &file.path), code, file: file.path }))
     }
 
     /// Returns the chain of inlined calls at an address, innermost first; empty if unknown.
@@ -75,7 +63,14 @@ impl SourceLocations {
         if !self.is_code(address) {
             return frames;
         }
-        let Ok(mut chain) = self.context.find_frames(address).skip_all_loads() else { return frames };
+        let mut lookup = self.context.find_frames(address);
+        let chain = loop {
+            lookup = match lookup {
+                LookupResult::Load { load, continuation } => continuation.resume(self.split.load(&load)),
+                LookupResult::Output(chain) => break chain,
+            };
+        };
+        let Ok(mut chain) = chain else { return frames };
         // If an outer frame cannot be read, the chain ends there.
         while let Ok(Some(frame)) = chain.next() {
             let language = frame.function.as_ref().and_then(|f| f.language);
@@ -99,6 +94,13 @@ impl SourceLocations {
         Some((location.file?.to_owned(), location.line.filter(|l| *l > 0)?))
     }
 
+    /// Returns an error about the first file with split debug information that [`frames`](Self::frames) needed but that could not be
+    /// read. Returns `None` if there was no such file. [`line`](Self::line) does not need these files.
+    pub fn missing_file(&self) -> Option<BinaryError> {
+        let missing = self.split.missing()?.to_owned();
+        Some(BinaryError::SplitDwarf { image: self.split.binary().to_owned(), missing })
+    }
+
     fn is_code(&self, address: u64) -> bool {
         self.code.iter().any(|range| range.contains(&address))
     }
@@ -110,62 +112,11 @@ fn is_fortran(language: Option<gimli::DwLang>) -> bool {
     language.is_some_and(|language| all.contains(&language))
 }
 
-fn has_lines(data: &[u8]) -> bool {
-    object::File::parse(data).is_ok_and(|f| f.section_by_name(".debug_line").is_some_and(|s| s.size() > 0))
-}
-
-fn load_debug_information(binary: &Binary, path: &Path, data: &[u8]) -> Result<SourceLocations, BinaryError> {
-    let corrupt = |what: String| BinaryError::corrupt(path, format!("debug information: {what}"));
-    let file = object::File::parse(data).map_err(|e| corrupt(e.to_string()))?;
-    let section = |id: gimli::SectionId| -> Result<DebugSlice, BinaryError> {
-        let content = match file.section_by_name(id.name()) {
-            Some(section) => read_section(&section).map_err(|what| corrupt(format!("{}: {what}", id.name())))?,
-            None => Vec::new(),
-        };
-        Ok(EndianArcSlice::new(Arc::from(content), RunTimeEndian::Little))
-    };
-    let dwarf = gimli::Dwarf::load(section)?;
-    let context = Context::from_dwarf(dwarf).map_err(|e| corrupt(e.to_string()))?;
-    let code = binary.segments().iter().filter(|s| s.is_executable).map(|s| s.address..s.address.saturating_add(s.size)).collect();
-    Ok(SourceLocations { context, code, file: path.to_owned() })
-}
-
-/// Returns the content of a section, and decompresses it if necessary (`SHF_COMPRESSED`: zlib, Zstandard).
-fn read_section<'data>(section: &impl ObjectSection<'data>) -> Result<Vec<u8>, String> {
-    let stored = section.compressed_data().map_err(|e| e.to_string())?;
-    let size = stored.uncompressed_size;
-    let decoder: Box<dyn Read> = match stored.format {
-        CompressionFormat::None => return Ok(stored.data.to_vec()),
-        CompressionFormat::Zlib => Box::new(flate2::read::ZlibDecoder::new(stored.data)),
-        CompressionFormat::Zstandard => Box::new(zstd::Decoder::new(stored.data).map_err(|e| e.to_string())?),
-        other => return Err(format!("compression {other:?} is not supported")),
-    };
-    // Reads at most one byte more than the header claims, without allocating memory for the claimed size, which may be wrong.
-    let mut content = Vec::new();
-    decoder.take(size.saturating_add(1)).read_to_end(&mut content).map_err(|e| e.to_string())?;
-    match content.len() as u64 == size {
-        true => Ok(content),
-        false => Err(format!("its decompressed size differs from the {size} bytes in its header")),
-    }
-}
-
-fn find_debug_files(binary: &Binary) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    if let Some((first, rest)) = binary.build_id().and_then(|id| id.split_at_checked(2)) {
-        files.push(Path::new(DEBUG_FOLDER).join(".build-id").join(first).join(format!("{rest}.debug")));
-    }
-    let link = object::File::parse(binary.data()).ok().and_then(|f| f.gnu_debuglink().ok().flatten().map(|(name, _)| name.to_vec()));
-    if let Some(name) = link.and_then(|n| String::from_utf8(n).ok()) {
-        let folder = binary.path().canonicalize().ok().and_then(|p| p.parent().map(Path::to_owned)).unwrap_or_default();
-        let below = folder.strip_prefix("/").unwrap_or(&folder).to_owned();
-        files.extend([folder.join(&name), folder.join(".debug").join(&name), Path::new(DEBUG_FOLDER).join(below).join(&name)]);
-    }
-    files
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use object::{Object, ObjectSection};
+    use std::path::Path;
 
     #[test]
     fn lines_of_test_program_are_found() {
@@ -219,8 +170,8 @@ mod tests {
         let binary = Binary::read(Path::new("/bin/true"));
         // Any stripped program is suitable. A system without one is not tested.
         if let Ok(binary) = binary
-            && !has_lines(binary.data())
-            && find_debug_files(&binary).iter().all(|f| !f.exists())
+            && !object::File::parse(binary.data()).is_ok_and(|file| debug_files::has_lines(&file))
+            && debug_files::find_installed_files(&binary).iter().all(|f| !f.exists())
         {
             assert!(SourceLocations::read(&binary).unwrap().is_none());
         }

@@ -21,14 +21,19 @@ struct TracedFile {
 impl TracedFiles {
     /// Reads the files from which a trace was recorded.
     pub fn from_trace(trace: &TraceFile) -> Result<TracedFiles> {
+        // The trace contains the names of functions.
         let about = trace.description();
-        TracedFiles::read([&about.image].into_iter().chain(&about.libraries).map(Path::new))
+        TracedFiles::read_files([&about.image].into_iter().chain(&about.libraries).map(Path::new), |binary| binary)
     }
 
-    /// Reads binary files. The first is the program.
+    /// Reads binary files to trace them. The first is the program. The names of functions may come from separate debug files.
     pub fn read<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<Self> {
+        TracedFiles::read_files(paths, Binary::with_debug_symbols)
+    }
+
+    fn read_files<'a>(paths: impl Iterator<Item = &'a Path>, add_symbols: fn(Binary) -> Binary) -> Result<Self> {
         let read = |path: &Path| {
-            let binary = Binary::read(path)?;
+            let binary = add_symbols(Binary::read(path)?);
             let map = AddressMap::read(&binary)?;
             Ok(TracedFile { binary, map })
         };

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `cli` | syntax of the command line |
 //! | `commands` | one file or folder per command |
+//! | `debuginfod.rs` | debug files from servers |
 //! | `last_store.rs` | location of the last used run store |
 //! | `rust_sources.rs` | sources of Rust's standard library |
 //! | `context.rs`, `surroundings.rs`, `temporary.rs` | environment of the process, for the libraries; temporary folders |
@@ -12,6 +13,7 @@
 mod cli;
 mod commands;
 mod context;
+mod debuginfod;
 mod last_store;
 mod rust_sources;
 mod surroundings;

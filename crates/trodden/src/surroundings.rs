@@ -1,6 +1,7 @@
 //! Reads folders and variables from the environment for libraries, which must not read the environment themselves.
 
 use crate::context::driver_context;
+use crate::debuginfod;
 use anyhow::{Result, ensure};
 use std::env;
 use std::path::PathBuf;
@@ -32,12 +33,14 @@ fn folder_of_variable(variable: &str) -> Result<Option<PathBuf>> {
     Ok(Some(folder))
 }
 
-/// Checks the variables that name the run store and the unit cache, and selects the run store. Fails if a variable does not name a folder.
+/// Checks the variables that name the run store and the unit cache, selects the run store, and sets up debuginfod. Fails if a variable does
+/// not name a folder.
 pub fn read_environment_variables() -> Result<()> {
     folder_of_variable(CACHE_VARIABLE)?;
     folder_of_variable(RUNS_VARIABLE)?.into_iter().for_each(store::set_store_folder);
     // `STORE_VARIABLE` has no effect if `RUNS_VARIABLE` has already selected a run store.
     folder_of_variable(STORE_VARIABLE)?.into_iter().for_each(store::set_store_folder);
+    debuginfod::set_up();
     Ok(())
 }
 

@@ -59,7 +59,10 @@ impl SymbolCache {
         let found: Rc<[StackFrame]> = image
             .map_or_else(Vec::new, |image| {
                 let bias = image.binary.load_bias(mapping.start, mapping.offset).unwrap_or(mapping.start);
-                image.frames(address.wrapping_sub(bias), is_program)
+                let frames = image.frames(address.wrapping_sub(bias), is_program);
+                let missing = image.lines.as_ref().and_then(SourceLocations::missing_file);
+                self.notes.extend(missing.map(|error| error.to_string()));
+                frames
             })
             .into();
         let found = if found.is_empty() {
@@ -80,6 +83,7 @@ fn load_image<'a>(
 ) -> Option<&'a SymbolImage> {
     let read = || match Binary::read(Path::new(path)) {
         Ok(binary) => {
+            let binary = binary.with_debug_symbols();
             let lines = SourceLocations::read(&binary).unwrap_or_else(|error| {
                 // A missing line table is no problem for a system library, because reports only need its function names.
                 if !is_system_image(path) {

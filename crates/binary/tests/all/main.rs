@@ -4,5 +4,6 @@ mod address_map;
 #[path = "../common/mod.rs"]
 mod common;
 mod corrupt;
+mod debug_files;
 mod executions;
 mod recovered;

@@ -106,6 +106,7 @@ impl LastEventsReport {
             report.streams.push(stream_report(&stream, request, core.as_mut(), folders)?);
         }
         check_core(request, core.as_ref(), &report)?;
+        core.iter().flat_map(CoreThreads::missing_files).for_each(|error| log::warn!("{error}"));
         Ok(report)
     }
 

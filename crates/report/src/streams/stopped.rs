@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use trodden_binary::{Binary, CoreFile, SourceLocations};
+use trodden_binary::{Binary, BinaryError, CoreFile, SourceLocations};
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct StopPosition {
@@ -34,6 +34,12 @@ impl CoreThreads {
         self.file.threads.iter().map(|t| t.thread)
     }
 
+    /// Returns an error for each image whose debug information could not be read completely.
+    pub fn missing_files(&self) -> Vec<BinaryError> {
+        let locations = self.images.values().flatten().filter_map(|(_, locations)| locations.as_ref());
+        locations.filter_map(SourceLocations::missing_file).collect()
+    }
+
     /// Returns where a thread stopped; `None` if the thread is not in the core file.
     pub fn find_stop_position(&mut self, thread: u32, sources: &SourceCache) -> Option<StopPosition> {
         let at = self.file.threads.iter().find(|t| t.thread == thread)?.address;
@@ -41,7 +47,7 @@ impl CoreThreads {
             return Some(StopPosition { address: at, ..StopPosition::default() });
         };
         let image = self.images.entry(part.path.clone()).or_insert_with_key(|path| {
-            let binary = Binary::read(path).ok()?;
+            let binary = Binary::read(path).ok()?.with_debug_symbols();
             let locations = SourceLocations::read(&binary).ok().flatten();
             Some((binary, locations))
         });

@@ -39,7 +39,7 @@ impl MappedPlaces {
     /// Reads the mapped files. Those that are not executables are ignored.
     pub fn new(mappings: &[MappedFile]) -> MappedPlaces {
         let paths: BTreeSet<&str> = mappings.iter().map(|m| m.path.as_str()).collect();
-        let binaries: Vec<Binary> = paths.into_iter().filter_map(|p| Binary::read(Path::new(p)).ok()).collect();
+        let binaries: Vec<Binary> = paths.into_iter().filter_map(|p| Some(Binary::read(Path::new(p)).ok()?.with_debug_symbols())).collect();
         let lines = binaries.iter().map(|_| OnceCell::new()).collect();
         MappedPlaces { binaries, lines, mappings: mappings.to_vec() }
     }

@@ -6,6 +6,7 @@ mod calls;
 mod children;
 mod compiled;
 mod computed;
+mod debug_files;
 mod disturbed;
 mod failures;
 mod guard;

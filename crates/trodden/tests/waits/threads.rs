@@ -32,6 +32,18 @@ fn the_holder_of_a_lock_is_named_first() {
     assert!(report["waits"].as_array().unwrap().iter().any(|w| w["kind"] == "join"));
 }
 
+#[test]
+fn missing_split_debug_information_is_noted_once() {
+    let place = Place::new();
+    place.build("gcc", "locks.c", LOCKS_PROGRAM, &["-O2", "-pthread", "-gsplit-dwarf"]);
+    std::fs::remove_file(place.path("app-locks.dwo")).unwrap();
+    place.record(&["./app"]);
+    let report = place.report(&[]);
+    assert_eq!(report["causes"][0]["function"], "rebuild_index", "{:#}", report["causes"]);
+    let notes = report["notes"].as_array().unwrap().iter().filter_map(|note| note.as_str());
+    assert_eq!(notes.filter(|note| note.contains("app-locks.dwo cannot be read")).count(), 1, "{:#}", report["notes"]);
+}
+
 const RUST_PROGRAM: &str = r#"
 use std::hint::black_box;
 use std::sync::{Arc, Mutex};
