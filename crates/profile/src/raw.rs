@@ -87,7 +87,11 @@ pub enum RawProblem {
     )]
     NoRegion,
     /// Threads whose counts were not in memory mapped from the file, so they were discarded.
-    #[error("the counts of {} are lost for this reason: {}", plural((*.threads).into(), "thread", "threads"), describe_lost_reasons(.reasons))]
+    #[error(
+        "the counts of {} are lost for this reason: {}",
+        plural((*.threads).into(), "thread", "threads"),
+        describe_lost_reasons(.reasons)
+    )]
     Lost {
         threads: u64,
         /// Reasons for the loss, if the file records them.

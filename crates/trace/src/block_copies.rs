@@ -17,7 +17,7 @@
 //! ```
 //!
 //! The head changes no flags and does not touch the stack or the red zone. The `gs` base, which programs do not use otherwise, points to
-//! the thread's ring, where the head saves one register. BlockCopies branch directly to each other, so that a thread that has entered a copy
+//! the thread's ring, where the head saves one register. Copies branch directly to each other, so that a thread that has entered a copy
 //! stays in copies. The image leads to the copies as follows:
 //!
 //! - A site whose first five bytes can be replaced has a jump to its copy. None of these bytes may start another block
@@ -37,8 +37,8 @@
 //! sorting.
 
 use crate::CollectError;
-use crate::copied_place::{CopiedPlace, CopiedPlaces};
-use crate::copy_encoder::{CopyEncoder, HEAD_ADDRESS_TAG, PIECE_LENGTH, PatchKind, has_target};
+use crate::copied_place::CopiedPlace;
+use crate::copy_encoder::{BlockCopies, CopyEncoder, HEAD_ADDRESS_TAG, PIECE_LENGTH, PatchKind, has_target};
 use crate::displaced::{DisplaceError, convert_call_to_jump, is_software_interrupt};
 use crate::lookups::{self, build_constant_push};
 use crate::ring_layout::{RING_CURSOR_OFFSET, RING_SIZE, RING_SYMBOLS_OFFSET, SAVED_REGISTERS_OFFSET};
@@ -75,32 +75,7 @@ pub struct CopyRequest<'a> {
     pub table: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SitePatch {
-    /// A jump to this address in the copies.
-    Jump(u64),
-    /// A short jump to a relay.
-    ShortJump {
-        to: u64,
-        /// The address of the relay, which is a jump to `to`.
-        relay: u64,
-        /// The site whose block contains the relay.
-        host: u64,
-    },
-    /// A breakpoint, after which threads continue at this address in the copies.
-    Breakpoint(u64),
-}
-
-#[derive(Debug)]
-pub struct BlockCopies {
-    pub code: Vec<u8>,
-    /// Address and purpose of each instruction in the copies.
-    pub places: CopiedPlaces,
-    /// The patches to write into the image, each with its address.
-    pub patches: Vec<(u64, SitePatch)>,
-}
-
-/// BlockCopies the blocks of all sites, and relocates the copies to address `at`.
+/// Copies the blocks of all sites, and relocates the copies to address `at`.
 ///
 /// # Errors
 /// A site is not code, or an instruction cannot be moved.
@@ -124,7 +99,7 @@ fn copy_in_pieces(request: &CopyRequest, at: u64, piece_length: usize) -> Result
     copier.encoder.finish()
 }
 
-/// BlockCopies the instructions in `range`, which must contain no site, and relocates the copy to address `at`. At its end, the copy jumps back
+/// Copies the instructions in `range`, which must contain no site, and relocates the copy to address `at`. At its end, the copy jumps back
 /// to the image.
 ///
 /// # Errors
@@ -155,7 +130,7 @@ impl<'a> BlockCopier<'a> {
         Self { request, starts: starts.collect(), relays: HashMap::new(), hosts: HashMap::new(), encoder }
     }
 
-    /// BlockCopies a site's block. The code after each call in the block is copied, too, if a jump to its copy fits there.
+    /// Copies a site's block. The code after each call in the block is copied, too, if a jump to its copy fits there.
     fn copy_site(&mut self, address: u64, site: u32) -> Result<(), CollectError> {
         self.encoder.end_piece_if_full()?;
         if self.request.sleds.contains(&address) {
@@ -184,7 +159,7 @@ impl<'a> BlockCopier<'a> {
         Ok(())
     }
 
-    /// BlockCopies an indirect jump whose target is uncertain and whose address is not a site.
+    /// Copies an indirect jump whose target is uncertain and whose address is not a site.
     fn copy_jump(&mut self, address: u64) -> Result<(), CollectError> {
         self.encoder.end_piece_if_full()?;
         self.encoder.patch_to_next(address, PatchKind::Breakpoint);
@@ -308,7 +283,7 @@ impl<'a> BlockCopier<'a> {
         Ok(())
     }
 
-    /// BlockCopies a block from `start` up to `end` or to its next call, and returns the address after that call. The first `replaced` bytes
+    /// Copies a block from `start` up to `end` or to its next call, and returns the address after that call. The first `replaced` bytes
     /// have been overwritten in the image.
     fn emit_block_copy(&mut self, start: u64, end: u64, replaced: u64, mut site: Option<u32>) -> Result<Option<u64>, CollectError> {
         let mut at = start;

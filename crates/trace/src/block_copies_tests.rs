@@ -1,6 +1,7 @@
 //! Tests of the instrumented copies of blocks, and of the patches that lead to them.
 
 use super::*;
+use crate::copy_encoder::SitePatch;
 use iced_x86::{InstructionInfoFactory, RflagsBits};
 
 /// Number of instructions of a head (the code that records a site), without the breakpoint before it.

@@ -6,7 +6,6 @@
 //! displacement is written at the end.
 
 use crate::CollectError;
-use crate::block_copies::{BlockCopies, SitePatch};
 use crate::copied_place::{CopiedPlace, CopiedPlaces};
 use iced_x86::{BlockEncoder, BlockEncoderOptions, Code, IcedError, Instruction, InstructionBlock, OpKind};
 use std::collections::BTreeSet;
@@ -21,6 +20,31 @@ const STUB_TAG: u64 = 0b001 << TAG_SHIFT;
 const TAG_SHIFT: u32 = 61;
 /// Distance from a piece to a provisional target of its stubs. No short jump reaches it, so that a stub has room for every displacement.
 const PROVISIONAL_DISTANCE: u64 = 1 << 30;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SitePatch {
+    /// A jump to this address in the copies.
+    Jump(u64),
+    /// A short jump to a relay.
+    ShortJump {
+        to: u64,
+        /// The address of the relay, which is a jump to `to`.
+        relay: u64,
+        /// The site whose block contains the relay.
+        host: u64,
+    },
+    /// A breakpoint, after which threads continue at this address in the copies.
+    Breakpoint(u64),
+}
+
+#[derive(Debug)]
+pub struct BlockCopies {
+    pub code: Vec<u8>,
+    /// Address and purpose of each instruction in the copies.
+    pub places: CopiedPlaces,
+    /// The patches to write into the image, each with its address.
+    pub patches: Vec<(u64, SitePatch)>,
+}
 
 /// How a patch in the image leads to a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,8 +11,9 @@
 //! whether a copy or the tracer recorded them; a `fork` child leaves the copies and writes to no ring.
 
 use crate::CollectError;
-use crate::block_copies::{BlockCopies, CopyRequest, SitePatch, copy_blocks};
+use crate::block_copies::{CopyRequest, copy_blocks};
 use crate::copied_place::{CopiedPlace, CopiedPlaces};
+use crate::copy_encoder::{BlockCopies, SitePatch};
 use crate::images::{Image, Images, sites_of};
 use crate::lookups::{JumpTargetTable, TABLE_SIZE};
 use crate::memory::Memory;
@@ -166,9 +167,13 @@ impl Trampolines {
         drop(code);
         by_address.iter().for_each(|(address, number)| self.sites[*number as usize] = *address);
         let patches = self.prepare_patches(&patches, &by_address, subject);
-        write_patches(&patches, &subject.memory, |patch| &patch.new_bytes)?;
         let targets = JumpTargetTable::new(table, &subject.memory)?;
         self.areas.push(TrampolineCopyArea { range, end: table, places, targets });
+        self.write_new_patches(patches, &subject.memory)
+    }
+
+    fn write_new_patches(&mut self, patches: Vec<InstalledPatch>, memory: &Memory) -> Result<(), CollectError> {
+        write_patches(&patches, memory, |patch| &patch.new_bytes)?;
         match self.patches.is_empty() {
             true => self.patches = patches,
             false => self.patches.extend(patches),

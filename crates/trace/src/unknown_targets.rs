@@ -5,8 +5,9 @@
 //! patch, where the image's code is gone: that code gets a copy.
 
 use crate::CollectError;
-use crate::block_copies::{BlockCopies, copy_range};
+use crate::block_copies::copy_range;
 use crate::copied_place::CopiedPlace;
+use crate::copy_encoder::BlockCopies;
 use crate::images::Images;
 use crate::memory::{Memory, do_ranges_overlap};
 use crate::ptrace::{self, Tid};

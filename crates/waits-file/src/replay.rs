@@ -153,10 +153,8 @@ fn analyse_recording_once(
     let mut streams = Vec::new();
     for (index, (process, clock)) in recording.processes.iter().zip(&clocks.clocks).enumerate() {
         for (number, thread) in process.threads.iter().enumerate() {
-            let location = LocationId(streams.len() as u32);
-            let stream =
-                ThreadCallStream::open(location, ProcessId(index as u32), number as u32, process, thread, clock.clone(), replay.names)?;
-            streams.push(stream);
+            let (location, id, number) = (LocationId(streams.len() as u32), ProcessId(index as u32), number as u32);
+            streams.push(ThreadCallStream::open(location, id, number, process, thread, clock.clone(), replay.names)?);
         }
     }
     replay.replay_streams(&mut streams);

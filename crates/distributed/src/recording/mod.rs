@@ -6,6 +6,7 @@
 //! they contradict the assumptions about untraced functions, the last three phases are repeated with weaker assumptions.
 //!
 //! The process must have called [`trodden_trace::command::run_in_tracer_process`] before.
+// Length: the phases of one recording.
 
 mod children;
 mod machines;

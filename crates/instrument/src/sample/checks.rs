@@ -147,11 +147,8 @@ pub fn choose_check_sites(
             // Unrolling copies the loop's body, so a loop that contains checks of inner loops is not unrolled.
             let checks_inside = || checking.iter().chain(&unrolled_outer).any(|l| this.body.contains(&l.head));
             let holds_checks = !innermost && (is_main || checks_inside());
-            match chosen.add_check(
-                this,
-                cfg,
-                unrolled(this, CHECK_DISTANCE_INSTRUCTIONS_WITH_CALLS).filter(|_| !holds_checks && !jumps_by_address),
-            ) {
+            let unrolling = unrolled(this, CHECK_DISTANCE_INSTRUCTIONS_WITH_CALLS).filter(|_| !holds_checks && !jumps_by_address);
+            match chosen.add_check(this, cfg, unrolling) {
                 true => unrolled_outer.push(this),
                 false => checking.push(this),
             }

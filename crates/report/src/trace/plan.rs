@@ -11,9 +11,10 @@ const SCHEMA_VERSION: u32 = 1;
 /// Returns the plan as JSON, in the format that `--distribution` accepts.
 pub fn json(planner: &Planner, plan: &DistributionPlan) -> Value {
     let profiles: Vec<Vec<String>> = plan.sites.iter().map(|s| s.iter().map(|a| format!("{a:#x}")).collect()).collect();
+    let bound = min_cost_of_slowest_machine(&planner.model.program, PLAN_WITNESS_KIND, planner.weights, count_machines(plan));
     serde_json::json!({ "schema_version": SCHEMA_VERSION, "hash": format!("{:#x}", planner.hash), "profiles": profiles,
         "opaque": planner.model.opaque, "predicted": plan.predicted, "machine": plan.machine_of,
-        "bound": min_cost_of_slowest_machine(&planner.model.program, PLAN_WITNESS_KIND, planner.weights, count_machines(plan)), "repaired": plan.repaired })
+        "bound": bound, "repaired": plan.repaired })
 }
 
 /// Writes the plan as text.
