@@ -22,6 +22,9 @@ const RELEASE_TASKS: &[&[&str]] = &[
 /// `cargo xtask` commands to run again with [`OLDEST_CLANG`].
 const OLDEST_CLANG_TASKS: &[&[&str]] = &[&["corpus", "run", "all"], &["oracle"]];
 
+/// Test files that are also run with the oldest clang. They compare counts with those of LLVM's own instrumentation and of other builds.
+const OLDEST_CLANG_TESTS: [&str; 4] = ["lines", "pgo", "oracles", "random"];
+
 /// The environment variable that selects the random programs for the tests of `trodden-oracle`, and the seeds of these programs. They are
 /// more than in `cargo xtask test`.
 const ORACLE_SEEDS: (&str, &str) = ("TRODDEN_ORACLE_SEEDS", "0-19");
@@ -54,7 +57,7 @@ fn list_tasks() -> Vec<(String, Command)> {
     let mut oracle = suite::test_files_command(&["interesting", "residual", "branches", "sample"]);
     oracle.envs([ORACLE_SEEDS]);
     tasks.push((format!("oracle tests with seeds {}", ORACLE_SEEDS.1), oracle));
-    tasks.push((format!("oracle tests with {OLDEST_CLANG}"), suite::command_for_oldest_clang_tests(&["oracles", "random"])));
+    tasks.push((format!("tests of counts with {OLDEST_CLANG}"), suite::command_for_oldest_clang_tests(&OLDEST_CLANG_TESTS)));
     for arguments in OLDEST_CLANG_TASKS {
         let mut command = own(arguments);
         command.env(CLANG_VARIABLE, OLDEST_CLANG);

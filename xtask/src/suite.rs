@@ -23,8 +23,6 @@ const PLUGIN_IS_BUILT_VARIABLE: (&str, &str) = ("TRODDEN_TEST_PLUGIN", "built");
 const DOCUMENTATION_TEST_MARK: &str = " (line ";
 
 pub const OLDEST_CLANG: &str = "clang-19";
-/// Test files that are also run with the oldest clang. They compare trodden's counts with those of LLVM's own instrumentation.
-const OLDEST_CLANG_TESTS: [&str; 2] = ["lines", "pgo"];
 
 #[derive(Debug, Args)]
 pub struct SuiteOptions {
@@ -60,7 +58,6 @@ pub fn run(options: &SuiteOptions) -> Result<()> {
     steps::log_headline("Tests");
     run_tests(options)?;
     if options.filter.is_none() {
-        test_with_oldest_clang()?;
         if !options.fast {
             corpus::run_suite_programs(None)?;
             if steps::is_on_search_path(OLDEST_CLANG) {
@@ -115,15 +112,6 @@ fn run_tests(options: &SuiteOptions) -> Result<()> {
     steps::run(
         steps::cargo_command().args(["nextest", "run", "--workspace", "--no-fail-fast"]).args(filter).envs([PLUGIN_IS_BUILT_VARIABLE]),
     )
-}
-
-fn test_with_oldest_clang() -> Result<()> {
-    steps::log_headline(&format!("Tests with {OLDEST_CLANG}"));
-    if !steps::is_on_search_path(OLDEST_CLANG) {
-        eprintln!("skipped: {OLDEST_CLANG} is not installed (`cargo xtask test` without --fast installs it)");
-        return Ok(());
-    }
-    steps::run(&mut command_for_oldest_clang_tests(&OLDEST_CLANG_TESTS))
 }
 
 /// Returns a command that runs the tests in all test files with the given names with the oldest clang.

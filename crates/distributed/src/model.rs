@@ -21,6 +21,9 @@ use trodden_witness::{
     WitnessKind, WitnessProgram,
 };
 
+/// Names of functions that are not traced inside, each with the reason.
+pub type OpaqueFunctions = Vec<(String, String)>;
+
 /// Machine code as a witness program, with the address of each node.
 pub struct WitnessModel {
     /// The witness program.
@@ -31,8 +34,8 @@ pub struct WitnessModel {
     pub addresses: Vec<Option<u64>>,
     /// The node at each address.
     pub witnesses: HashMap<u64, Witness>,
-    /// Names of opaque functions, whose inside is not traced, each with the reason.
-    pub opaque: Vec<(String, String)>,
+    /// The opaque functions, whose inside is not traced.
+    pub opaque: OpaqueFunctions,
     /// If the model was reduced to calls and returns: the original model, and the reduction.
     pub reduced_from: Option<Box<(WitnessModel, CallAndReturnProgram)>>,
 }
@@ -138,7 +141,7 @@ pub fn build_model(
     let witnesses = (0..).zip(&places).filter_map(|(w, place)| Some(((*place)?, Witness(w)))).collect();
     let functions = known.iter().map(|f| Some(*f)).chain([None]).collect();
     let name = |f: usize| graphs.functions[f].name.clone();
-    let mut opaque: Vec<(String, String)> = closed.into_iter().map(|(f, why)| (name(f), why)).collect();
+    let mut opaque: OpaqueFunctions = closed.into_iter().map(|(f, why)| (name(f), why)).collect();
     opaque.sort();
     Ok(WitnessModel { program, functions, addresses: places, witnesses, opaque, reduced_from: None })
 }

@@ -131,11 +131,14 @@ impl Trampolines {
             return Err(CollectError::NoCode { address: *address, path: executable.path.clone() });
         }
         let ranges = |all: &[Range<u64>]| all.iter().map(|b| in_memory(b.start)..in_memory(b.end)).collect::<Vec<_>>();
-        let own: Vec<Range<u64>> = run.blocks.iter().filter(|b| split_address(b.start).0 == file).cloned().collect();
+        let own = run.blocks.iter().filter(|block| split_address(block.start).0 == file);
         let of_file = |all: &mut dyn Iterator<Item = &u64>| all.filter(|a| split_address(**a).0 == file).map(|a| in_memory(*a)).collect();
         let (jumps, guarded): (HashSet<u64>, HashSet<u64>) = (of_file(&mut run.jumps.iter()), of_file(&mut run.guarded.iter()));
         self.unwatched.extend(of_file(&mut run.unwatched.iter()));
-        let (code, blocks) = (code_bytes(&subject.memory, &ranges(&executable.code))?, ranges(&own));
+        let (code, blocks) = (
+            code_bytes(&subject.memory, &ranges(&executable.code))?,
+            own.map(|block| in_memory(block.start)..in_memory(block.end)).collect::<Vec<_>>(),
+        );
         let sleds = if self.uses_sleds { sleds::find_sleds_in_blocks(&code, &blocks) } else { HashMap::new() };
         let mut by_address: HashMap<u64, u32> = HashMap::with_capacity(sites.len());
         for (number, site) in &sites {
@@ -145,6 +148,8 @@ impl Trampolines {
             block.into_iter().for_each(|block| _ = by_address.insert(sleds.get(&at).copied().unwrap_or(at), block));
         }
         let (sleds, thread_positions) = (sleds.values().copied().collect(), thread_positions(subject.process));
+        let site_count = sites.len();
+        drop(sites);
         let table = subject.injected_area().end - TABLE_SIZE;
         let request = CopyRequest {
             code: &code,
@@ -160,8 +165,8 @@ impl Trampolines {
         let BlockCopies { code, places, patches } = copy_blocks(&request, first)?;
         let range = first..first + code.len() as u64;
         if range.end > table {
-            let max = sites.len() * (table - first) as usize / code.len();
-            return Err(CollectError::TooManySites { sites: sites.len(), max });
+            let max = site_count * (table - first) as usize / code.len();
+            return Err(CollectError::TooManySites { sites: site_count, max });
         }
         subject.memory.write(first, &code)?;
         drop(code);

@@ -26,7 +26,7 @@ use crate::files::TracedFiles;
 use crate::imports::{ImportingImage, UntracedCodeAssumption};
 use crate::jumps::{has_edge, is_uncertain_jump, observed_jumps, replaceable_blocks};
 use crate::merge::{MergeError, MergedTrace, merge};
-use crate::model::{ObservedTargets, UnwindingSites, WitnessModel, build_model};
+use crate::model::{ObservedTargets, OpaqueFunctions, UnwindingSites, WitnessModel, build_model};
 use crate::place::add_calls_only_suffix;
 use crate::plan::{DistributionPlan, Planner, UnrealizablePlan};
 use crate::returns::cut_blocks_after_calls;
@@ -315,7 +315,8 @@ impl<'a> PreparedRecording<'a> {
             check_runs_ended_alike(&results, first.outcome.followed.ending)?;
             notes.extend(describe_truncated_runs(&results, first.outcome.followed.ending));
             let partials: Vec<PathBuf> = results.iter().map(|r| r.partial.clone()).collect();
-            let mut writer = self.create_writer(&model, &code, collector, results.len() as u32)?;
+            let name = if model.reduced_from.is_some() { add_calls_only_suffix(collector.name()) } else { collector.name().to_owned() };
+            let mut writer = self.create_writer(&model.opaque, &code, name, results.len() as u32)?;
             match merge(&model, &code, &plan.distribution, &partials, &plan.sites, &mut writer) {
                 Ok(merged) => {
                     notes.extend(model.reduced_from.is_some().then(|| CALLS_ONLY_NOTE.to_owned()));
@@ -412,23 +413,21 @@ impl<'a> PreparedRecording<'a> {
         }
     }
 
-    fn create_writer(&self, model: &WitnessModel, code: &TracedCode, collector: &dyn Collector, runs: u32) -> Result<TraceWriter> {
+    /// Creates the writer of the trace. `opaque` lists the functions that are not traced inside, each with the reason.
+    fn create_writer(&self, opaque: &OpaqueFunctions, code: &TracedCode, collector: String, runs: u32) -> Result<TraceWriter> {
         let (blocks, files) = code.describe_blocks(&self.files)?;
         let about = TraceDescription {
             command: self.options.run.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
             image: self.subject.executable.path.display().to_string(),
             libraries: self.subject.libraries.iter().map(|l| l.executable.path.display().to_string()).collect(),
             hash: self.files.hash(),
-            collector: match model.reduced_from {
-                Some(_) => add_calls_only_suffix(collector.name()),
-                None => collector.name().to_owned(),
-            },
+            collector,
             runs,
             functions: code.describe_functions(&self.files),
             blocks,
             edges: code.collect_edges(),
             files,
-            opaque: model.opaque.clone(),
+            opaque: opaque.clone(),
         };
         Ok(TraceWriter::create(&self.options.output, &about)?)
     }

@@ -11,7 +11,7 @@ use super::{PreparedRecording, UntracedCodeAssumption, describe_run};
 use crate::code::TracedCode;
 use crate::jumps::{functions_that_may_switch_stacks, has_edge, is_uncertain_jump, stack_switching_blocks, uncertain_jumps};
 use crate::merge::{MergedTrace, ReplayFindings, ReplayInput};
-use crate::model::ObservedTargets;
+use crate::model::{ObservedTargets, OpaqueFunctions, build_model};
 use crate::replay::ReplayedCode;
 use crate::returns::{cut_blocks_after_calls, find_unwatched_pieces};
 use anyhow::{Result, ensure};
@@ -27,12 +27,9 @@ impl PreparedRecording<'_> {
         // Length: one run, from its sites to its trace.
         let mut notes = Vec::new();
         let steps = collector.name() == "single-step";
-        let (mut model, mut code) = self.build_model_and_code(UntracedCodeAssumption::Usual, Some(&ObservedTargets::default()))?;
+        let (mut opaque, mut code) = self.build_traced_code(!self.options.is_child())?;
         let (sites, jumps, blocks) = self.sites_of_one_run(&code, steps);
         check_collector_site_limit(sites.len(), collector)?;
-        if !self.options.is_child() {
-            report_opaque_functions(&model);
-        }
         // The collector determines the target of each of these jumps before it is executed, so it can handle a target in the middle of
         // replaced code.
         self.update_replaceable_blocks(&|at, doubt| is_uncertain_jump(doubt) && jumps.binary_search(&at).is_err());
@@ -45,7 +42,7 @@ impl PreparedRecording<'_> {
             has_learned = self.cut_blocks_left_early(&result.outcome.followed);
             written = None;
         } else {
-            let mut writer = self.create_writer(&model, &code, collector, 1)?;
+            let mut writer = self.create_writer(&opaque, &code, collector.name().to_owned(), 1)?;
             let known = self.replayed_code(&code, Some(watched), None);
             let hits = ReplayInput { code: &known, sites: &sites, blocks, steps };
             let replay;
@@ -75,10 +72,10 @@ impl PreparedRecording<'_> {
             }
         }
         if has_learned {
-            (model, code) = self.build_model_and_code(UntracedCodeAssumption::Usual, Some(&ObservedTargets::default()))?;
+            (opaque, code) = self.build_traced_code(false)?;
         }
         if written.is_none() {
-            let mut writer = self.create_writer(&model, &code, collector, 1)?;
+            let mut writer = self.create_writer(&opaque, &code, collector.name().to_owned(), 1)?;
             let known = self.replayed_code(&code, (!steps).then_some(watched), Some(followed));
             let hits = ReplayInput { code: &known, sites: &sites, blocks, steps };
             let replayed = match (partial, first) {
@@ -94,6 +91,20 @@ impl PreparedRecording<'_> {
         let runs = vec![describe_run(watched, &result)];
         let merged = MergedTrace { truncated, open: Vec::new() };
         self.finish(writer, merged, followed, runs, notes)
+    }
+
+    /// Builds the code to trace, and returns it with the functions that are not traced inside. If `reports` is true, it also logs these. The
+    /// model, which only a merge of several runs needs, is dropped first: that of a compiler takes 150 MB.
+    fn build_traced_code(&self, reports: bool) -> Result<(OpaqueFunctions, TracedCode)> {
+        let model =
+            build_model(&self.graphs, &self.image, &self.options.opaque, UntracedCodeAssumption::Usual, Some(&ObservedTargets::default()))?;
+        if reports {
+            report_opaque_functions(&model);
+        }
+        let traced: HashSet<usize> = model.functions.iter().flatten().copied().collect();
+        let opaque = model.opaque;
+        drop((model.program, model.functions, model.addresses, model.witnesses));
+        Ok((opaque, TracedCode::new(self.graphs.clone(), |function| traced.contains(&function))))
     }
 
     /// Returns the addresses that the run watches (blocks, followed by jumps whose targets are recorded), the jumps among them, and the

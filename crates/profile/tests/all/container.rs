@@ -39,7 +39,7 @@ fn sampling_data_survives_storing() {
     merger.add("two", again.clone()).unwrap();
     let counted = merger.add("three", Profile { sampling: None, ..again }).unwrap_err().to_string();
     assert!(
-        counted.starts_with("cannot merge three: it was counted in full; the profiles before it were made from branch records"),
+        counted.starts_with("cannot merge three: it was counted in full, but the profiles before it were made from branch records"),
         "{counted}"
     );
     let sum = merger.into_merged_profile().unwrap().sampling.unwrap();

@@ -333,7 +333,7 @@ fn shared_settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
         };
         if let Some(advice) = advice {
             let (source, what) = (&map.source, observation.observation_properties().kind().option);
-            bail!(" cannot divide the paths of {source} among copies of the program, because it was built with {what}. {advice}");
+            bail!("cannot divide the paths of {source} among copies of the program, because it was built with {what}. {advice}");
         }
         for function in &map.functions {
             ensure!(

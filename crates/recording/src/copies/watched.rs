@@ -107,8 +107,7 @@ impl CopyPartition for WatchPartition {
         if let Some(expression) = &self.reported_expression {
             for unit in &image.units {
                 for function in &unit.map.functions {
-                    unit.counts_of(function)
-                        .for_each(|(path, _)| log::info!("path {path} of function {} matches {expression}", function.name));
+                    unit.counts_of(function).for_each(|(path, _)| log::info!("path {path} of {} matches {expression}", function.name));
                 }
             }
         }

@@ -97,7 +97,7 @@ fn options_without_effect_are_rejected_by_name() {
         ("export folded one.trodden --include src", "--include"),
         ("export lcov one.trodden --include nowhere", "--include"),
         ("export pprof one.trodden --for prog", "--for"),
-        ("find main t.trace --thread 8", "no thread 8"),
+        ("find main t.trace --thread 8", "no thread with number 8"),
         ("record --for 1s -- ./prog", "--for"),
         ("record --burst 1ms --jobs 2 -- ./prog", "--jobs"),
         ("record --burst 1ms --divide edges -- ./prog", "--divide"),

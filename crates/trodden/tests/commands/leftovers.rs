@@ -54,7 +54,7 @@ fn files_of_a_killed_recorder_are_listed_and_removed() {
     must(Command::new("kill").args(children.split_whitespace()));
     fs::write(place.path(".trodden/profiles/.profile-half"), "half").unwrap();
     let reported = run_runs_command(&place, "");
-    assert!(reported.contains("killed recordings left 2 files and folders") && reported.contains("/raw-"), "{reported}");
+    assert!(reported.contains("recordings that were killed left 2 files and folders") && reported.contains("/raw-"), "{reported}");
     let json: serde_json::Value = serde_json::from_str(&run_runs_command(&place, "--json")).unwrap();
     assert_eq!(json["leftovers"].as_array().unwrap().len(), 2, "{json}");
     assert!(run_runs_command(&place, "remove --leftovers").contains("removed 2 files and folders"));

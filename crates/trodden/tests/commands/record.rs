@@ -187,7 +187,7 @@ fn raw_files_of_other_launchers_are_imported() {
     place.trodden("import raw --no-store -o run.trodden");
     assert_eq!(executions(&read_profile(&place), "step"), Some(6));
     let none = place.command(trodden()).args(["import", ".", "-o", "x.trodden"]).output().unwrap();
-    assert!(String::from_utf8_lossy(&none.stderr).contains("no files of raw counts"));
+    assert!(String::from_utf8_lossy(&none.stderr).contains("contains nothing that trodden reads: no raw counts"));
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn lost_counts_are_an_error_and_marked_in_the_profile() {
         let output = record_command(&place, arguments).output().unwrap();
         let reported = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(status), "{reported}");
-        assert!(reported.contains("the counts of 1 thread are lost: the file would have exceeded"), "{reported}");
+        assert!(reported.contains("the counts of 1 thread are lost for this reason: the file would have exceeded"), "{reported}");
         assert!(
             reported.contains("the profile of this run lacks counts, so it is marked as incomplete") && !reported.contains("no profile"),
             "{reported}"

@@ -157,7 +157,7 @@ fn several_runs_balance_copies_better_than_an_unusual_one() {
     place.trodden("record -- ./prog 900000 0");
     let output = record(&place, "--copies 2 --costs costs.json -- ./prog 2500 2500");
     assert_eq!(output.status.code(), Some(0), "{}", read_messages(&output));
-    let said = "based on 3 runs of this build, with equal weights: 3 (./prog 900000 0), 2 (./prog 2000 3000), 1 (./prog 3000 2000)";
+    let said = "according to 3 runs of this build, with equal weights: 3 (./prog 900000 0), 2 (./prog 2000 3000), 1 (./prog 3000 2000)";
     assert!(read_messages(&output).contains(said), "{}", read_messages(&output));
     let costs: serde_json::Value = serde_json::from_slice(&std::fs::read(place.path("costs.json")).unwrap()).unwrap();
     let hits = |name: &str| costs[name].as_u64().unwrap() as f64;

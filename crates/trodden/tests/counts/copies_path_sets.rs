@@ -215,7 +215,7 @@ fn options_that_do_not_apply_to_copies_of_interesting_paths_are_rejected() {
         assert!(output.status.code() == Some(2) && said.contains(text), "{text}: {said}");
     };
     make("--scheme ppp");
-    refused("record --copies 2 -- ./chosen", "because the program was built with --scheme. Build it without --scheme");
+    refused("record --copies 2 -- ./chosen", "because it was built with --scheme. Build it without --scheme");
     make("");
     refused("record --copies 2 --weights x -- ./chosen", "--weights applies only to programs that count all paths");
     refused("record --copies 2 --divide edges -- ./chosen", "because it was built with --interesting. Omit --divide");

@@ -172,7 +172,7 @@ fn copies_together_count_all_segments() {
                 let output = must(with_choices(command.arg("record"), [&divided[..], &options, &["--", "./prog"]].concat()));
                 assert_eq!(output.stdout, plain, "seed {seed}, {strategy}");
                 assert_eq!(count_segments(&place, "shared", depth), expected, "seed {seed}, depth {depth}, {strategy}");
-                let is_divided = String::from_utf8_lossy(&output.stderr).contains("; 0 functions are divided");
+                let is_divided = String::from_utf8_lossy(&output.stderr).contains("and 0 functions are divided between copies");
                 assert_eq!(is_divided, strategy == "pbl", "{}", String::from_utf8_lossy(&output.stderr));
             }
         }

@@ -89,7 +89,7 @@ fn errors_name_the_line_or_argument_that_is_wrong() {
     let place = Place::with(&[("example.events", EXAMPLE_EVENTS)]);
     assert!(expect_error(&place, &["segments", "example.events", "--depth", "0"]).contains("1..=16"));
     assert!(expect_error(&place, &["find", "--events", "f9:p9", "example.events"]).contains("no event `f9:p9`"));
-    assert!(expect_error(&place, &["patterns", "hot", "example.events", "--thread", "4"]).contains("has 1 thread (main)"));
+    assert!(expect_error(&place, &["patterns", "hot", "example.events", "--thread", "4"]).contains("has only 1 thread (main)"));
     assert!(
         expect_error(&place, &["sequence", "branches", "example.events", "--length", "2"])
             .contains("does not list the path's basic blocks")

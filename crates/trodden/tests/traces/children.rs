@@ -150,7 +150,7 @@ fn programs_of_32_bits_run_untraced() {
             let recorded = folder.record(options, "t.trace", &["sh", "-c", script]);
             let result = (String::from_utf8_lossy(&recorded.stdout), recorded.status.code());
             assert_eq!(result, ((*said).into(), Some(*status)), "{options:?}: {}", errors(&recorded));
-            let is_named = errors(&recorded).contains("is not traced: cannot control the program: it is a 32-bit program");
+            let is_named = errors(&recorded).contains("is not traced: cannot control the traced program: it is a 32-bit program");
             assert_eq!(is_named, options.contains(&"--follow"), "{options:?}: {}", errors(&recorded));
         }
     }

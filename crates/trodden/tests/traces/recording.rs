@@ -222,7 +222,7 @@ fn threads_have_separate_streams_in_a_single_run() {
         assert_eq!(of("t.trace"), of("s.trace"), "thread {thread}");
     }
     let absent = folder.trodden(&["export", "addresses", "--thread", "7", "t.trace"]);
-    assert!(errors(&absent).contains("no thread 7"), "{}", errors(&absent));
+    assert!(errors(&absent).contains("no thread with number 7"), "{}", errors(&absent));
 }
 
 const CANCELLED_THREAD_PROGRAM: &str = r#"
