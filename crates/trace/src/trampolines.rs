@@ -130,15 +130,12 @@ impl Trampolines {
         if let Some((_, address)) = sites.iter().find(|(_, site)| !executable.is_code(*site)) {
             return Err(CollectError::NoCode { address: *address, path: executable.path.clone() });
         }
-        let ranges = |all: &[Range<u64>]| all.iter().map(|b| in_memory(b.start)..in_memory(b.end)).collect::<Vec<_>>();
-        let own = run.blocks.iter().filter(|block| split_address(block.start).0 == file);
+        let range_in_memory = |range: &Range<u64>| in_memory(range.start)..in_memory(range.end);
         let of_file = |all: &mut dyn Iterator<Item = &u64>| all.filter(|a| split_address(**a).0 == file).map(|a| in_memory(*a)).collect();
         let (jumps, guarded): (HashSet<u64>, HashSet<u64>) = (of_file(&mut run.jumps.iter()), of_file(&mut run.guarded.iter()));
         self.unwatched.extend(of_file(&mut run.unwatched.iter()));
-        let (code, blocks) = (
-            code_bytes(&subject.memory, &ranges(&executable.code))?,
-            own.map(|block| in_memory(block.start)..in_memory(block.end)).collect::<Vec<_>>(),
-        );
+        let code = code_bytes(&subject.memory, &executable.code.iter().map(range_in_memory).collect::<Vec<_>>())?;
+        let blocks: Vec<_> = run.blocks.iter().filter(|block| split_address(block.start).0 == file).map(range_in_memory).collect();
         let sleds = if self.uses_sleds { sleds::find_sleds_in_blocks(&code, &blocks) } else { HashMap::new() };
         let mut by_address: HashMap<u64, u32> = HashMap::with_capacity(sites.len());
         for (number, site) in &sites {
@@ -147,9 +144,8 @@ impl Trampolines {
             let block = if jumps.contains(&at) { self.jumps.insert(at, *number) } else { Some(*number) };
             block.into_iter().for_each(|block| _ = by_address.insert(sleds.get(&at).copied().unwrap_or(at), block));
         }
+        let (site_count, _) = (sites.len(), drop(sites));
         let (sleds, thread_positions) = (sleds.values().copied().collect(), thread_positions(subject.process));
-        let site_count = sites.len();
-        drop(sites);
         let table = subject.injected_area().end - TABLE_SIZE;
         let request = CopyRequest {
             code: &code,

@@ -315,8 +315,7 @@ impl<'a> PreparedRecording<'a> {
             check_runs_ended_alike(&results, first.outcome.followed.ending)?;
             notes.extend(describe_truncated_runs(&results, first.outcome.followed.ending));
             let partials: Vec<PathBuf> = results.iter().map(|r| r.partial.clone()).collect();
-            let name = if model.reduced_from.is_some() { add_calls_only_suffix(collector.name()) } else { collector.name().to_owned() };
-            let mut writer = self.create_writer(&model.opaque, &code, name, results.len() as u32)?;
+            let mut writer = self.create_writer((&model.opaque, model.reduced_from.is_some()), &code, collector, results.len() as u32)?;
             match merge(&model, &code, &plan.distribution, &partials, &plan.sites, &mut writer) {
                 Ok(merged) => {
                     notes.extend(model.reduced_from.is_some().then(|| CALLS_ONLY_NOTE.to_owned()));
@@ -413,15 +412,25 @@ impl<'a> PreparedRecording<'a> {
         }
     }
 
-    /// Creates the writer of the trace. `opaque` lists the functions that are not traced inside, each with the reason.
-    fn create_writer(&self, opaque: &OpaqueFunctions, code: &TracedCode, collector: String, runs: u32) -> Result<TraceWriter> {
+    /// Creates the writer of the trace. `opaque` lists the functions that are not traced inside, each with the reason. If `calls_only` is
+    /// true, the trace contains only calls and returns.
+    fn create_writer(
+        &self,
+        (opaque, calls_only): (&OpaqueFunctions, bool),
+        code: &TracedCode,
+        collector: &dyn Collector,
+        runs: u32,
+    ) -> Result<TraceWriter> {
         let (blocks, files) = code.describe_blocks(&self.files)?;
         let about = TraceDescription {
             command: self.options.run.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
             image: self.subject.executable.path.display().to_string(),
             libraries: self.subject.libraries.iter().map(|l| l.executable.path.display().to_string()).collect(),
             hash: self.files.hash(),
-            collector,
+            collector: match calls_only {
+                true => add_calls_only_suffix(collector.name()),
+                false => collector.name().to_owned(),
+            },
             runs,
             functions: code.describe_functions(&self.files),
             blocks,

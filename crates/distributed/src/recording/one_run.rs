@@ -42,7 +42,7 @@ impl PreparedRecording<'_> {
             has_learned = self.cut_blocks_left_early(&result.outcome.followed);
             written = None;
         } else {
-            let mut writer = self.create_writer(&opaque, &code, collector.name().to_owned(), 1)?;
+            let mut writer = self.create_writer((&opaque, false), &code, collector, 1)?;
             let known = self.replayed_code(&code, Some(watched), None);
             let hits = ReplayInput { code: &known, sites: &sites, blocks, steps };
             let replay;
@@ -75,7 +75,7 @@ impl PreparedRecording<'_> {
             (opaque, code) = self.build_traced_code(false)?;
         }
         if written.is_none() {
-            let mut writer = self.create_writer(&opaque, &code, collector.name().to_owned(), 1)?;
+            let mut writer = self.create_writer((&opaque, false), &code, collector, 1)?;
             let known = self.replayed_code(&code, (!steps).then_some(watched), Some(followed));
             let hits = ReplayInput { code: &known, sites: &sites, blocks, steps };
             let replayed = match (partial, first) {
@@ -93,8 +93,8 @@ impl PreparedRecording<'_> {
         self.finish(writer, merged, followed, runs, notes)
     }
 
-    /// Builds the code to trace, and returns it with the functions that are not traced inside. If `reports` is true, it also logs these. The
-    /// model, which only a merge of several runs needs, is dropped first: that of a compiler takes 150 MB.
+    /// Builds the code to trace, and returns it with the functions that are not traced inside. If `reports` is true, it also logs these.
+    /// The model, which only a merge of several runs needs, is dropped first: that of a compiler takes 150 MB.
     fn build_traced_code(&self, reports: bool) -> Result<(OpaqueFunctions, TracedCode)> {
         let model =
             build_model(&self.graphs, &self.image, &self.options.opaque, UntracedCodeAssumption::Usual, Some(&ObservedTargets::default()))?;
