@@ -7,7 +7,7 @@ use iced_x86::{InstructionInfoFactory, RflagsBits};
 /// Number of instructions of a head (the code that records a site), without the breakpoint before it.
 const HEAD_INSTRUCTION_COUNT: usize = 7;
 
-/// BlockCopies the blocks that start at these offsets, each of which is a site.
+/// Copies the blocks that start at these offsets, each of which is a site.
 fn copies_of(code: &[u8], starts: &[u64]) -> BlockCopies {
     copies_with_sleds(code, starts, &HashSet::new())
 }

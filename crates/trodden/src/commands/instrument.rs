@@ -109,10 +109,7 @@ fn build_plugin_request(job: &InstrumentArguments) -> Result<PluginRequest> {
             "--scheme pspp cannot count these segments (paths across calls), because they include every path after their calls. Use \
              known-table or ball-larus"
         );
-        note(format_args!(
-            "the variant counts{} (paths across calls) through {functions}",
-            plural(set.len() as u128, "segment", "segments")
-        ));
+        note(format_args!("{} through {functions}", plural(set.len() as u128, "segment", "segments")));
         settings.segments = Some(SettingsFile::Stored(driver_context().inputs()?.put(&set.to_bytes())?));
     }
     experiment::resolve(driver_context(), settings)
