@@ -137,14 +137,9 @@ impl Trampolines {
         let code = code_bytes(&subject.memory, &executable.code.iter().map(range_in_memory).collect::<Vec<_>>())?;
         let blocks: Vec<_> = run.blocks.iter().filter(|block| split_address(block.start).0 == file).map(range_in_memory).collect();
         let sleds = if self.uses_sleds { sleds::find_sleds_in_blocks(&code, &blocks) } else { HashMap::new() };
-        let mut by_address: HashMap<u64, u32> = HashMap::with_capacity(sites.len());
-        for (number, site) in &sites {
-            let at = in_memory(*site);
-            // If the site is both a jump and the start of a block, its first number is that of the block.
-            let block = if jumps.contains(&at) { self.jumps.insert(at, *number) } else { Some(*number) };
-            block.into_iter().for_each(|block| _ = by_address.insert(sleds.get(&at).copied().unwrap_or(at), block));
-        }
-        let (site_count, _) = (sites.len(), drop(sites));
+        let site_count = sites.len();
+        let sites = sites.into_iter().map(|(number, site)| (number, in_memory(site)));
+        let by_address = self.number_recorded_sites(sites, &jumps, &sleds);
         let (sleds, thread_positions) = (sleds.values().copied().collect(), thread_positions(subject.process));
         let table = subject.injected_area().end - TABLE_SIZE;
         let request = CopyRequest {
@@ -171,6 +166,22 @@ impl Trampolines {
         let targets = JumpTargetTable::new(table, &subject.memory)?;
         self.areas.push(TrampolineCopyArea { range, end: table, places, targets });
         self.write_new_patches(patches, &subject.memory)
+    }
+
+    /// Returns the numbers of the sites that record themselves, by address, and notes those of `jumps`. `sites` are numbers and addresses.
+    fn number_recorded_sites(
+        &mut self,
+        sites: impl Iterator<Item = (u32, u64)>,
+        jumps: &HashSet<u64>,
+        sleds: &HashMap<u64, u64>,
+    ) -> HashMap<u64, u32> {
+        let mut by_address: HashMap<u64, u32> = HashMap::with_capacity(sites.size_hint().0);
+        for (number, at) in sites {
+            // If the site is both a jump and the start of a block, its first number is that of the block.
+            let block = if jumps.contains(&at) { self.jumps.insert(at, number) } else { Some(number) };
+            block.into_iter().for_each(|block| _ = by_address.insert(sleds.get(&at).copied().unwrap_or(at), block));
+        }
+        by_address
     }
 
     fn write_new_patches(&mut self, patches: Vec<InstalledPatch>, memory: &Memory) -> Result<(), CollectError> {

@@ -11,7 +11,7 @@ use super::{PreparedRecording, UntracedCodeAssumption, describe_run};
 use crate::code::TracedCode;
 use crate::jumps::{functions_that_may_switch_stacks, has_edge, is_uncertain_jump, stack_switching_blocks, uncertain_jumps};
 use crate::merge::{MergedTrace, ReplayFindings, ReplayInput};
-use crate::model::{ObservedTargets, OpaqueFunctions, build_model};
+use crate::model::{ObservedTargets, OpaqueFunctions};
 use crate::replay::ReplayedCode;
 use crate::returns::{cut_blocks_after_calls, find_unwatched_pieces};
 use anyhow::{Result, ensure};
@@ -94,17 +94,13 @@ impl PreparedRecording<'_> {
     }
 
     /// Builds the code to trace, and returns it with the functions that are not traced inside. If `reports` is true, it also logs these.
-    /// The model, which only a merge of several runs needs, is dropped first: that of a compiler takes 150 MB.
+    /// The model, which only a merge of several runs needs, is not kept: that of a compiler takes 150 MB.
     fn build_traced_code(&self, reports: bool) -> Result<(OpaqueFunctions, TracedCode)> {
-        let model =
-            build_model(&self.graphs, &self.image, &self.options.opaque, UntracedCodeAssumption::Usual, Some(&ObservedTargets::default()))?;
+        let (model, code) = self.build_model_and_code(UntracedCodeAssumption::Usual, Some(&ObservedTargets::default()))?;
         if reports {
             report_opaque_functions(&model);
         }
-        let traced: HashSet<usize> = model.functions.iter().flatten().copied().collect();
-        let opaque = model.opaque;
-        drop((model.program, model.functions, model.addresses, model.witnesses));
-        Ok((opaque, TracedCode::new(self.graphs.clone(), |function| traced.contains(&function))))
+        Ok((model.opaque, code))
     }
 
     /// Returns the addresses that the run watches (blocks, followed by jumps whose targets are recorded), the jumps among them, and the
