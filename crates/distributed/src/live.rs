@@ -6,25 +6,35 @@
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use trodden_trace::{Sink, SinkFlow, Symbols, ThreadNumber};
+use trodden_trace::{OrderStamp, Sink, SinkFlow, Symbols, ThreadNumber};
 
 /// Number of hits in a chunk. Only the last chunk of a thread may be shorter.
 const HITS_PER_CHUNK: usize = 1 << 16;
 const MAX_QUEUED_CHUNKS: usize = 8;
 
+/// Consecutive hits of one thread, with the order stamps between them.
+#[derive(Debug, Default)]
+pub struct HitChunk {
+    /// The hits.
+    pub symbols: Symbols,
+    /// The stamps in order, each with the number of hits of the chunk before it.
+    pub stamps: Vec<(usize, OrderStamp)>,
+}
+
 /// The receiving end: chunks of hits, which are in order within each thread.
 pub struct LiveHits {
-    chunks: Receiver<(ThreadNumber, Symbols)>,
+    chunks: Receiver<(ThreadNumber, HitChunk)>,
     /// Sends used chunks back to be filled again, because newly allocated memory costs page faults.
-    used: Sender<Symbols>,
+    used: Sender<HitChunk>,
 }
 
 impl LiveHits {
     /// Passes each chunk to `process` until the recording ends or `process` returns an error.
-    pub fn try_for_each<E>(self, mut process: impl FnMut(ThreadNumber, &Symbols) -> Result<(), E>) -> Result<(), E> {
+    pub fn try_for_each<E>(self, mut process: impl FnMut(ThreadNumber, &HitChunk) -> Result<(), E>) -> Result<(), E> {
         for (thread, mut chunk) in self.chunks {
             process(thread, &chunk)?;
-            chunk.clear();
+            chunk.symbols.clear();
+            chunk.stamps.clear();
             // Sending fails only if the recording has ended, and then the chunk is no longer needed.
             let _ = self.used.send(chunk);
         }
@@ -36,9 +46,9 @@ impl LiveHits {
 pub struct LiveSink<S> {
     /// The sink that stores the hits.
     pub sink: S,
-    sender: SyncSender<(ThreadNumber, Symbols)>,
-    chunks_by_thread: Vec<Symbols>,
-    used: Receiver<Symbols>,
+    sender: SyncSender<(ThreadNumber, HitChunk)>,
+    chunks_by_thread: Vec<HitChunk>,
+    used: Receiver<HitChunk>,
 }
 
 /// Creates a [`LiveSink`] around `sink`, and the receiver of its hits.
@@ -57,10 +67,10 @@ impl<S: Sink> LiveSink<S> {
         Ok(self.sink)
     }
 
-    fn chunk_of_thread(&mut self, thread: ThreadNumber) -> &mut Symbols {
+    fn chunk_of_thread(&mut self, thread: ThreadNumber) -> &mut HitChunk {
         let number = thread.0 as usize;
         if self.chunks_by_thread.len() <= number {
-            self.chunks_by_thread.resize_with(number + 1, Symbols::default);
+            self.chunks_by_thread.resize_with(number + 1, HitChunk::default);
         }
         &mut self.chunks_by_thread[number]
     }
@@ -73,26 +83,32 @@ impl<S: Sink> LiveSink<S> {
     }
 
     fn send_if_full(&mut self, thread: ThreadNumber) -> io::Result<()> {
-        if self.chunk_of_thread(thread).len() < HITS_PER_CHUNK { Ok(()) } else { self.send_chunk(thread.0 as usize) }
+        if self.chunk_of_thread(thread).symbols.len() < HITS_PER_CHUNK { Ok(()) } else { self.send_chunk(thread.0 as usize) }
     }
 }
 
 impl<S: Sink> Sink for LiveSink<S> {
     fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<SinkFlow> {
-        self.chunk_of_thread(thread).push(what);
+        self.chunk_of_thread(thread).symbols.push(what);
         self.send_if_full(thread)?;
         self.sink.record(thread, what)
     }
 
     fn record_sites(&mut self, thread: ThreadNumber, sites: &[u32]) -> io::Result<SinkFlow> {
         for sites in sites.chunks(HITS_PER_CHUNK) {
-            self.chunk_of_thread(thread).extend(sites);
+            self.chunk_of_thread(thread).symbols.extend(sites);
             self.send_if_full(thread)?;
             if self.sink.record_sites(thread, sites)? == SinkFlow::Stop {
                 return Ok(SinkFlow::Stop);
             }
         }
         Ok(SinkFlow::Continue)
+    }
+
+    fn record_stamp(&mut self, thread: ThreadNumber, stamp: OrderStamp) {
+        let chunk = self.chunk_of_thread(thread);
+        chunk.stamps.push((chunk.symbols.len(), stamp));
+        self.sink.record_stamp(thread, stamp);
     }
 }
 
@@ -118,8 +134,8 @@ mod tests {
             let receiving = scope.spawn(|| {
                 let mut all = Vec::new();
                 let received = hits.try_for_each(|_, chunk| {
-                    taken.fetch_add(chunk.len(), Ordering::SeqCst);
-                    all.extend(chunk.iter());
+                    taken.fetch_add(chunk.symbols.len(), Ordering::SeqCst);
+                    all.extend(chunk.symbols.iter());
                     Ok::<(), ()>(())
                 });
                 assert!(received.is_ok());

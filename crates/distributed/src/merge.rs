@@ -1,13 +1,14 @@
 //! Converts partial traces to a complete trace: merges those of several runs, or replays that of a single run that watched every block.
 
 use crate::code::TracedCode;
-use crate::live::LiveHits;
+use crate::live::{HitChunk, LiveHits};
 use crate::model::WitnessModel;
 use crate::replay::{ReplayedCode, ThreadReplay};
 use crate::steps::SuccessorCache;
 use anyhow::Result;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::PathBuf;
 use trodden_binary::linked::split_address;
 use trodden_trace::block_file::TraceFileError;
@@ -200,16 +201,22 @@ impl<'a> ReplayInput<'a> {
         let none = Vec::new();
         for thread in (0..first.threads()).map(ThreadNumber) {
             let mut jumps = jumps.by_thread.get(thread.0 as usize).unwrap_or(&none).iter().peekable();
+            let mut stamps = first.stamps(thread)?.into_iter().peekable();
+            let mut block_count = 0;
             for (number, event) in (0..).zip(first.stream(thread)) {
+                while let Some(stamp) = stamps.next_if(|stamp| stamp.blocks <= block_count) {
+                    writer.thread(thread).push_stamp(stamp.into())?;
+                }
                 while let Some(jump) = jumps.next_if(|jump| jump.events <= number) {
                     replay.process_hits(thread, [(self.blocks + jump.site) as u64, jump.target], writer)?;
                 }
-                if let TraceEvent::Block(block) = event?
-                    && let Some(block) = blocks[block.0 as usize]
-                {
+                let TraceEvent::Block(block) = event? else { continue };
+                block_count += 1;
+                if let Some(block) = blocks[block.0 as usize] {
                     replay.replay_block(thread, block, writer)?;
                 }
             }
+            stamps.try_for_each(|stamp| writer.thread(thread).push_stamp(stamp.into()))?;
             for jump in jumps {
                 replay.process_hits(thread, [(self.blocks + jump.site) as u64, jump.target], writer)?;
             }
@@ -220,7 +227,7 @@ impl<'a> ReplayInput<'a> {
     /// Writes the trace while it is recorded. Its end is left out, because it depends on the final call stacks.
     pub fn replay_live(&self, hits: LiveHits, writer: &mut TraceWriter) -> Result<HitReplay<'a>> {
         let mut replay = self.begin_hit_replay();
-        hits.try_for_each(|thread, symbols| replay.process_chunk(thread, symbols, writer))?;
+        hits.try_for_each(|thread, chunk| replay.process_chunk(thread, chunk, writer))?;
         Ok(replay)
     }
 
@@ -287,9 +294,29 @@ struct ThreadHits<'a> {
 }
 
 impl HitReplay<'_> {
-    /// Processes a chunk of hits. Runs of hits at known blocks are processed together, which is fastest.
-    fn process_chunk(&mut self, thread: ThreadNumber, symbols: &Symbols, writer: &mut TraceWriter) -> Result<()> {
-        let Some(mut words) = symbols.as_words() else { return self.process_hits(thread, symbols.iter(), writer) };
+    /// Processes a chunk of hits, and writes its order stamps.
+    fn process_chunk(&mut self, thread: ThreadNumber, chunk: &HitChunk, writer: &mut TraceWriter) -> Result<()> {
+        let mut done = 0;
+        for (index, stamp) in &chunk.stamps {
+            self.process_part_of_chunk(thread, &chunk.symbols, done..*index, writer)?;
+            writer.thread(thread).push_stamp(*stamp)?;
+            done = *index;
+        }
+        self.process_part_of_chunk(thread, &chunk.symbols, done..chunk.symbols.len(), writer)
+    }
+
+    /// Processes some hits of a chunk. Runs of hits at known blocks are processed together, which is fastest.
+    fn process_part_of_chunk(
+        &mut self,
+        thread: ThreadNumber,
+        symbols: &Symbols,
+        part: Range<usize>,
+        writer: &mut TraceWriter,
+    ) -> Result<()> {
+        let Some(words) = symbols.as_words() else {
+            return self.process_hits(thread, symbols.iter().take(part.end).skip(part.start), writer);
+        };
+        let mut words = &words[part];
         self.begin_thread(thread);
         while !words.is_empty() {
             let ThreadHits { replay, jump, .. } = &mut self.threads[thread.0 as usize];

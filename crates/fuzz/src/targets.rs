@@ -157,16 +157,26 @@ fn read_traces(folder: &Path, input: &[u8]) -> io::Result<bool> {
             let size = usize::from(u16::from_le_bytes([*low, *high]));
             let Some((content, next)) = after.split_at_checked(usize::from(*index) + size) else { break };
             let layout = if *kind & 0x80 == 0 { DIFFERENCE_LAYOUT } else { PREDICTION_LAYOUT };
-            let kind = [TraceBlockKind::Description, TraceBlockKind::Symbols, TraceBlockKind::End][usize::from(kind & 0x7f) % 3];
+            let kinds = [TraceBlockKind::Description, TraceBlockKind::Symbols, TraceBlockKind::End, TraceBlockKind::Stamps];
+            let kind = kinds[usize::from(kind & 0x7f) % kinds.len()];
             let (index, data) = content.split_at(usize::from(*index));
             writer.append(kind, layout, (u32::from(*thread), u32::from(*count)), index, data).map_err(io::Error::other)?;
             rest = next;
         }
         drop(writer);
         match is_trace {
-            true => ["report F", "show F", "show --calls F", "find main F", "diff F F", "export folded F", "export html F"]
-                .iter()
-                .for_each(|words| is_read &= run_command(words, &file)),
+            true => [
+                "report F",
+                "show F",
+                "show --calls F",
+                "show --interleave F",
+                "find main F",
+                "diff F F",
+                "export folded F",
+                "export html F",
+            ]
+            .iter()
+            .for_each(|words| is_read &= run_command(words, &file)),
             false => {
                 let Ok(partial) = PartialTrace::open(&file) else { continue };
                 (0..partial.threads()).for_each(|thread| drop(partial.stream(ThreadNumber(thread)).collect::<Vec<_>>()));

@@ -30,6 +30,7 @@
 //!   If five bytes after the call can be replaced, a jump there leads to a copy of the rest of the block.
 //! - A witness sled has a jump to a head, which jumps back to the image: there is nothing to copy.
 //! - In copies, indirect jumps are [lookups](crate::lookups), which lead to the copy of the target.
+//! - Before a system call or a call that leaves the image, and after its return, a copy takes an [order stamp](crate::order_stamps).
 //! - An indirect jump or call whose target is uncertain has a breakpoint in the image that leads to a lookup, since the target may lie
 //!   within replaced bytes. The few that no lookup can replace stop the program in the copy as well, and are single-stepped.
 //!
@@ -41,7 +42,9 @@ use crate::copied_place::CopiedPlace;
 use crate::copy_encoder::{BlockCopies, CopyEncoder, HEAD_ADDRESS_TAG, PIECE_LENGTH, PatchKind, has_target};
 use crate::displaced::{DisplaceError, convert_call_to_jump, is_software_interrupt};
 use crate::lookups::{self, build_constant_push};
+use crate::order_stamps::build_order_stamp;
 use crate::ring_layout::{RING_CURSOR_OFFSET, RING_SIZE, RING_SYMBOLS_OFFSET, SAVED_REGISTERS_OFFSET};
+use crate::sink::StampPosition;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, IcedError, Instruction, MemoryOperand, Mnemonic, OpKind, Register};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -121,13 +124,22 @@ struct BlockCopier<'a> {
     relays: HashMap<u64, (u64, u64)>,
     /// Number of relays in each site's block, for blocks that have any.
     hosts: HashMap<u64, u64>,
+    /// Sites to which calls return that leave the image.
+    outside_returns: HashSet<u64>,
     encoder: CopyEncoder,
+}
+
+/// A call within a block.
+struct CallInBlock {
+    return_address: u64,
+    /// True if the call leads out of the image.
+    leaves: bool,
 }
 
 impl<'a> BlockCopier<'a> {
     fn new(request: &'a CopyRequest<'a>, encoder: CopyEncoder) -> Self {
         let starts = request.blocks.iter().map(|b| b.start).chain(request.sites.keys().copied()).chain(request.jumps.iter().copied());
-        Self { request, starts: starts.collect(), relays: HashMap::new(), hosts: HashMap::new(), encoder }
+        Self { request, starts: starts.collect(), relays: HashMap::new(), hosts: HashMap::new(), outside_returns: HashSet::new(), encoder }
     }
 
     /// Copies a site's block. The code after each call in the block is copied, too, if a jump to its copy fits there.
@@ -147,13 +159,23 @@ impl<'a> BlockCopier<'a> {
             None => (PatchKind::Breakpoint, 1),
         };
         self.emit_recording_code(address, site, entry).map_err(|_| self.immovable_instruction_error(address))?;
+        if self.outside_returns.contains(&address) {
+            self.emit_stamp(StampPosition::BlockStart, address)?;
+        }
         let mut rest = self.emit_block_copy(address, end, replaced, Some(site))?;
-        while let Some(return_address) = rest {
+        while let Some(CallInBlock { return_address, leaves }) = rest {
             let is_start = self.starts.contains(&return_address);
+            if leaves && is_start {
+                // Sites are copied by ascending addresses, so this one follows.
+                self.outside_returns.insert(return_address);
+            }
             if guarded || return_address >= end || is_start || !self.jump_fits(return_address, end, JUMP_LENGTH) {
                 break;
             }
             self.encoder.patch_to_next(return_address, PatchKind::Jump);
+            if leaves {
+                self.emit_stamp(StampPosition::InBlock, return_address)?;
+            }
             rest = self.emit_block_copy(return_address, end, JUMP_LENGTH, None)?;
         }
         Ok(())
@@ -283,9 +305,31 @@ impl<'a> BlockCopier<'a> {
         Ok(())
     }
 
-    /// Copies a block from `start` up to `end` or to its next call, and returns the address after that call. The first `replaced` bytes
+    /// Emits an order stamp before an instruction.
+    fn emit_stamp(&mut self, position: StampPosition, original: u64) -> Result<(), CollectError> {
+        let label = self.encoder.next_index() as u64;
+        let stamp = build_order_stamp(position, original, label).map_err(|_| self.immovable_instruction_error(original))?;
+        stamp.into_iter().for_each(|(instruction, place)| self.encoder.push(instruction, place));
+        Ok(())
+    }
+
+    /// Returns true if an instruction is a system call, or a call or jump through which other code than the image's is usually called.
+    fn leaves_image(&self, instruction: &Instruction) -> bool {
+        match instruction.flow_control() {
+            FlowControl::Call | FlowControl::UnconditionalBranch if has_target(instruction) => {
+                let blocks = self.request.blocks;
+                let target = instruction.near_branch_target();
+                let before = blocks.partition_point(|block| block.start <= target);
+                !blocks.is_empty() && !blocks[..before].last().is_some_and(|block| block.contains(&target))
+            }
+            FlowControl::IndirectCall | FlowControl::IndirectBranch => instruction.is_ip_rel_memory_operand(),
+            _ => matches!(instruction.mnemonic(), Mnemonic::Syscall | Mnemonic::Sysenter) || is_software_interrupt(instruction),
+        }
+    }
+
+    /// Copies a block from `start` up to `end` or to its next call, and returns that call. The first `replaced` bytes
     /// have been overwritten in the image.
-    fn emit_block_copy(&mut self, start: u64, end: u64, replaced: u64, mut site: Option<u32>) -> Result<Option<u64>, CollectError> {
+    fn emit_block_copy(&mut self, start: u64, end: u64, replaced: u64, mut site: Option<u32>) -> Result<Option<CallInBlock>, CollectError> {
         let mut at = start;
         while at < end {
             let place = match site.take() {
@@ -293,22 +337,27 @@ impl<'a> BlockCopier<'a> {
                 None => CopiedPlace::Body { original: at, intact: at == start || at >= start + replaced },
             };
             let instruction = self.decode_instruction_at(at).ok_or(DisplaceError::Undecodable(at))?;
+            let leaves = self.leaves_image(&instruction);
+            if leaves {
+                self.emit_stamp(StampPosition::InBlock, at)?;
+            }
+            let call = is_call(&instruction).then(|| CallInBlock { return_address: instruction.next_ip(), leaves });
             let in_image = at >= start + replaced;
             let is_uncertain = self.request.jumps.contains(&at);
             if is_uncertain || (in_image && instruction.code() == Code::Jmp_rm64) {
                 self.emit_jump_to_unknown_target(&instruction, place)?;
-                return Ok(is_call(&instruction).then(|| instruction.next_ip()));
+                return Ok(call);
             }
             if in_image && (is_call(&instruction) || !is_movable(&instruction)) {
                 self.emit_jump(at, Some(place)).map_err(|_| self.immovable_instruction_error(at))?;
-                return Ok(is_call(&instruction).then(|| instruction.next_ip()));
+                return Ok(call);
             }
             if !is_movable(&instruction) {
                 return Err(self.immovable_instruction_error(at).into());
             }
             if is_call(&instruction) {
                 self.emit_call(&instruction, place).map_err(|_| self.immovable_instruction_error(at))?;
-                return Ok(Some(instruction.next_ip()));
+                return Ok(call);
             }
             self.emit_instruction(&instruction, Some(place));
             at = instruction.next_ip();

@@ -48,6 +48,8 @@ pub enum TraceBlockKind {
     Symbols = 2,
     /// The end of a complete file. A file without it is truncated.
     End = 3,
+    /// Order stamps of one thread: numbers of blocks, then as many readings of the time-stamp counter.
+    Stamps = 4,
 }
 
 /// Why a file cannot be read or written.
@@ -280,17 +282,20 @@ fn read_header(path: &Path, file: &File, offset: u64, size: u64) -> Result<Optio
     let corrupt = |error| TraceFileError::Corrupt { path: path.to_owned(), offset, error };
     let inconsistent = |what| TraceFileError::Inconsistent { path: path.to_owned(), offset, what };
     let section = SectionHeader::read(&bytes).map_err(corrupt)?;
-    let kind = [TraceBlockKind::Description, TraceBlockKind::Symbols, TraceBlockKind::End].into_iter().find(|k| *k as u32 == section.tag);
+    let kinds = [TraceBlockKind::Description, TraceBlockKind::Symbols, TraceBlockKind::End, TraceBlockKind::Stamps];
+    let kind = kinds.into_iter().find(|k| *k as u32 == section.tag);
     let kind = kind.ok_or_else(|| inconsistent("its kind is unknown"))?;
     let (count, raw) = (section.count, section.unpacked_length());
     let stream = u32::from_le_bytes(*section.subject.first_chunk().expect("four bytes"));
+    let has_symbols = matches!(kind, TraceBlockKind::Symbols | TraceBlockKind::Stamps);
     match kind {
-        TraceBlockKind::Symbols if count > MAX_SYMBOLS_PER_BLOCK => return Err(inconsistent("it has too many symbols")),
+        _ if !has_symbols => {}
+        _ if count > MAX_SYMBOLS_PER_BLOCK => return Err(inconsistent("it has too many symbols")),
         // A symbol takes one to ten bytes, or less than one if it is predicted.
-        TraceBlockKind::Symbols if (raw < u64::from(count) && section.layout != PREDICTION_LAYOUT) || raw > 10 * u64::from(count) => {
+        _ if (raw < u64::from(count) && section.layout != PREDICTION_LAYOUT) || raw > 10 * u64::from(count) => {
             return Err(inconsistent("its size contradicts its number of symbols"));
         }
-        TraceBlockKind::Symbols if stream >= MAX_THREADS => return Err(inconsistent("its thread's number is too large")),
+        _ if stream >= MAX_THREADS => return Err(inconsistent("its thread's number is too large")),
         _ => {}
     }
     let is_whole = offset.checked_add(section.length()).is_some_and(|end| end <= size);

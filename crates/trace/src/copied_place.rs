@@ -38,6 +38,13 @@ pub enum CopiedPlace {
     Missed { jump: u64, is_recorded: bool },
     /// A jump that must be single-stepped, just after the breakpoint before it.
     Stepped { jump: u64, is_recorded: bool },
+    /// Part of an [order stamp](crate::order_stamps).
+    Stamp {
+        /// The image address of the instruction after it.
+        original: u64,
+        /// True if three of the program's registers are in the ring.
+        saved: bool,
+    },
 }
 
 impl CopiedPlace {
@@ -46,7 +53,7 @@ impl CopiedPlace {
         match *self {
             Self::Recorded { .. } => true,
             Self::Lookup { is_recorded, .. } | Self::Missed { is_recorded, .. } | Self::Stepped { is_recorded, .. } => is_recorded,
-            Self::Head { .. } | Self::Body { .. } => false,
+            Self::Head { .. } | Self::Body { .. } | Self::Stamp { .. } => false,
         }
     }
 }
@@ -118,6 +125,7 @@ impl PackedPlace {
             CopiedPlace::Lookup { jump, saved: is_saved, is_recorded } => (3, saved(is_saved) | recorded(is_recorded), jump),
             CopiedPlace::Missed { jump, is_recorded } => (4, recorded(is_recorded), jump),
             CopiedPlace::Stepped { jump, is_recorded } => (5, recorded(is_recorded), jump),
+            CopiedPlace::Stamp { original, saved: is_saved } => (6, saved(is_saved), original),
         };
         Self(kind << Self::KIND_SHIFT | flags | value & Self::VALUE_BITS)
     }
@@ -131,7 +139,8 @@ impl PackedPlace {
             2 => CopiedPlace::Body { original: value, intact: saved },
             3 => CopiedPlace::Lookup { jump: value, saved, is_recorded },
             4 => CopiedPlace::Missed { jump: value, is_recorded },
-            _ => CopiedPlace::Stepped { jump: value, is_recorded },
+            5 => CopiedPlace::Stepped { jump: value, is_recorded },
+            _ => CopiedPlace::Stamp { original: value, saved },
         }
     }
 }
@@ -147,6 +156,7 @@ mod tests {
         for flag in [false, true] {
             all.extend([CopiedPlace::Head { site, saved: flag }, CopiedPlace::Recorded { site: 0, saved: flag }]);
             all.extend([CopiedPlace::Body { original: jump, intact: flag }, CopiedPlace::Missed { jump, is_recorded: flag }]);
+            all.push(CopiedPlace::Stamp { original: jump, saved: flag });
             all.extend([CopiedPlace::Stepped { jump, is_recorded: flag }, CopiedPlace::Lookup { jump, saved: flag, is_recorded: !flag }]);
         }
         let mut places = CopiedPlaces::new(address);

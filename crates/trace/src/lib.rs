@@ -12,6 +12,7 @@
 //! | `trampolines.rs`, `block_copies.rs`, `copy_encoder.rs`, `copied_place.rs`, `patches.rs`, `sleds.rs` | blocks that record themselves |
 //! | `released_copies.rs` | copies of code that the program changes |
 //! | `lookups.rs`, `unknown_targets.rs` | indirect jumps in such blocks |
+//! | `order_stamps.rs`, `stamping_threads.rs` | the common order of threads |
 //! | `rings.rs`, `ring_layout.rs` | the buffers that such blocks write to |
 //! | `folder.rs`, `fresh_folder.rs` | a copy of a folder mounted over the original; a new one for each run |
 //! | `run.rs`, `sink.rs`, `error.rs` | one traced run, the consumer of its hits, and its errors |
@@ -65,6 +66,7 @@ mod lookups;
 mod mappings;
 mod memory;
 mod numbers;
+mod order_stamps;
 mod outputs;
 mod parked;
 mod partial;
@@ -90,6 +92,7 @@ mod sink;
 mod sleds;
 pub mod sources;
 mod stack;
+mod stamping_threads;
 mod subject;
 mod symbols;
 mod system;
@@ -123,14 +126,14 @@ pub use programs::{FollowRequest, ProcessEvent, ProgramId, StartedProgram, Trace
 pub use ptrace::wait_for_child;
 pub use repeat::{FixedRunConditions, RepeatDivergence, RepeatedCall, RunLog};
 pub use run::{ParkedReceiver, RunTarget, TraceRun};
-pub use sink::{NO_ADDRESS, RESUMED_FLAG, Sink, SinkFlow, TRANSFER_FLAG, ThreadNumber};
+pub use sink::{NO_ADDRESS, OrderStamp, RESUMED_FLAG, Sink, SinkFlow, StampPosition, TRANSFER_FLAG, ThreadNumber};
 pub use sleds::find_first_sled;
 pub use subject::Executable;
 pub use symbols::Symbols;
 pub use system::{cores, pin_thread_to_core, send_signal};
 pub use trace_file::{
-    TRACE_FORMAT, ThreadWriter, TraceBlock, TraceDescription, TraceEndRecord, TraceEvent, TraceFile, TraceFilePiece, TraceFrameStack,
-    TraceFunction, TraceWriter, TracedBlockInfo, TracedFunctionInfo, TracedRunInfo,
+    TRACE_FORMAT, ThreadStamp, ThreadWriter, TraceBlock, TraceDescription, TraceEndRecord, TraceEvent, TraceFile, TraceFilePiece,
+    TraceFrameStack, TraceFunction, TraceWriter, TracedBlockInfo, TracedFunctionInfo, TracedRunInfo,
 };
 pub use tracer::{ClientLink, ClientMessage, TracerSplit, split_into_client_and_tracer};
 pub use trial::try_collector;

@@ -25,6 +25,24 @@ pub const TRANSFER_FLAG: u64 = 1 << 63;
 /// Bit that is set in a single-stepped address if the thread reached it through a system call, such as the return from a signal handler.
 pub const RESUMED_FLAG: u64 = 1 << 62;
 
+/// A reading of the time-stamp counter, in the sequence of a thread's blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OrderStamp {
+    /// The time-stamp counter. All processors of a machine count together.
+    pub ticks: u64,
+    /// Where the stamp is, relative to the last block before it.
+    pub position: StampPosition,
+}
+
+/// The place of a stamp, relative to the last block before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StampPosition {
+    /// At the start of the block.
+    BlockStart,
+    /// After the start of the block.
+    InBlock,
+}
+
 /// A consumer of recorded hits.
 pub trait Sink {
     /// Takes one hit of a thread. `what` is a site's number, or, when single-stepping, a file address with the bits [`TRANSFER_FLAG`] and
@@ -46,6 +64,9 @@ pub trait Sink {
         }
         Ok(SinkFlow::Continue)
     }
+
+    /// Takes an order stamp, which lies between the hits before and after this call. By default, stamps are dropped.
+    fn record_stamp(&mut self, _thread: ThreadNumber, _stamp: OrderStamp) {}
 }
 
 /// The meaning of a signal stop.
@@ -85,5 +106,9 @@ impl Sink for FallibleSink<'_> {
 
     fn record_sites(&mut self, thread: ThreadNumber, sites: &[u32]) -> io::Result<SinkFlow> {
         self.record_unless_failed(|sink| sink.record_sites(thread, sites))
+    }
+
+    fn record_stamp(&mut self, thread: ThreadNumber, stamp: OrderStamp) {
+        self.sink.record_stamp(thread, stamp);
     }
 }

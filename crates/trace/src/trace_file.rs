@@ -3,14 +3,16 @@
 //!
 //! The file is a [sequence of blocks](crate::block_file): first a description of the program (functions, blocks, lines), then blocks of
 //! some ten thousand events, each with an index that has the number of its first program block, the open frames, and the functions that
-//! occur. So any position is reached by reading one block, and memory is bounded by one block and the call depth. The end says how the
-//! run ended.
+//! occur. So any position is reached by reading one block, and memory is bounded by one block and the call depth. Order stamps are in
+//! blocks of their own. The end says how the run ended.
 // Length: what is written is also read here.
 
-use crate::block_file::{BlockFileReader, BlockFileWriter, StoredBlock, TraceBlockKind, TraceFileError, TraceFormat};
+use crate::block_file::{
+    BlockFileReader, BlockFileWriter, DIFFERENCE_LAYOUT, StoredBlock, TraceBlockKind, TraceFileError, TraceFormat, encode_differences,
+};
 use crate::follow::FollowEnding;
 use crate::numbers::{Cursor, push_number};
-use crate::sink::ThreadNumber;
+use crate::sink::{OrderStamp, StampPosition, ThreadNumber};
 use serde::{Deserialize, Serialize};
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -19,9 +21,11 @@ use trodden_container::{FILE_HEADER_BYTES, FileKind};
 use trodden_profile::atomic_file::{AtomicFile, FilePermissions};
 
 /// The format of trace files.
-pub const TRACE_FORMAT: TraceFormat = TraceFormat { kind: FileKind::TRACE, version: 7 };
+pub const TRACE_FORMAT: TraceFormat = TraceFormat { kind: FileKind::TRACE, version: 8 };
 /// Maximum number of events per block of the file.
 const MAX_BLOCK_EVENTS: usize = 1 << 16;
+/// Maximum number of order stamps per block of the file.
+const MAX_BLOCK_STAMPS: usize = 1 << 15;
 
 /// A function of the trace, as an index into [`TraceDescription::functions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -119,6 +123,21 @@ pub enum TraceEvent {
     Return,
     /// The current function is left by an exception or `longjmp`.
     Unwind,
+}
+
+/// An order stamp of a thread: a reading of the time-stamp counter between two blocks, or during a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadStamp {
+    /// Number of the thread's blocks that started before the stamp.
+    pub blocks: u64,
+    /// The time-stamp counter, which is the same for all threads.
+    pub ticks: u64,
+}
+
+impl From<ThreadStamp> for OrderStamp {
+    fn from(stamp: ThreadStamp) -> Self {
+        Self { ticks: stamp.ticks, position: StampPosition::InBlock }
+    }
 }
 
 /// The end of a trace.
@@ -222,6 +241,8 @@ pub struct TraceWriter {
 #[derive(Debug, Default)]
 struct ThreadBuffer {
     symbols: Vec<u32>,
+    /// The stamps among the symbols, each with the number of symbols before it.
+    stamps: Vec<(usize, OrderStamp)>,
     touched: Vec<TraceFunction>,
     /// For each function by number, whether it is in `touched`.
     is_touched: Vec<bool>,
@@ -293,6 +314,7 @@ impl ThreadBuffer {
     /// Writes the symbols of a thread. `functions` has the function of each block.
     #[cold]
     fn flush(&mut self, thread: u32, functions: &[TraceFunction], writer: &mut BlockFileWriter) -> Result<(), TraceFileError> {
+        self.write_stamps(thread, writer)?;
         if self.symbols.is_empty() {
             return Ok(());
         }
@@ -311,6 +333,27 @@ impl ThreadBuffer {
         self.events += self.symbols.len() as u64;
         self.symbols.clear();
         Ok(())
+    }
+
+    /// Writes the stamps among the symbols, which must not have been written yet.
+    fn write_stamps(&mut self, thread: u32, writer: &mut BlockFileWriter) -> Result<(), TraceFileError> {
+        if self.stamps.is_empty() {
+            return Ok(());
+        }
+        let (mut blocks, mut seen) = (self.blocks, 0);
+        let (mut counts, mut ticks) = (Vec::with_capacity(2 * self.stamps.len()), Vec::with_capacity(self.stamps.len()));
+        for (index, stamp) in self.stamps.drain(..) {
+            blocks += self.symbols[seen..index].iter().filter(|symbol| **symbol >= FIRST_BLOCK_SYMBOL).count() as u64;
+            seen = index;
+            counts.push(match stamp.position {
+                StampPosition::InBlock => blocks,
+                StampPosition::BlockStart => blocks.saturating_sub(1),
+            });
+            ticks.push(stamp.ticks);
+        }
+        counts.append(&mut ticks);
+        let count = counts.len() as u32;
+        writer.append(TraceBlockKind::Stamps, DIFFERENCE_LAYOUT, (thread, count), &[], &encode_differences(&counts))
     }
 
     /// Updates the frames, and notes the functions that occur. `functions` has the function of each block.
@@ -363,6 +406,12 @@ impl ThreadWriter<'_> {
     pub fn push(&mut self, event: TraceEvent) -> Result<(), TraceFileError> {
         self.buffer.symbols.push(event.symbol());
         if self.buffer.symbols.len() >= MAX_BLOCK_EVENTS { self.buffer.flush(self.thread, self.functions, self.writer) } else { Ok(()) }
+    }
+
+    /// Appends an order stamp.
+    pub fn push_stamp(&mut self, stamp: OrderStamp) -> Result<(), TraceFileError> {
+        self.buffer.stamps.push((self.buffer.symbols.len(), stamp));
+        if self.buffer.stamps.len() >= MAX_BLOCK_STAMPS { self.buffer.flush(self.thread, self.functions, self.writer) } else { Ok(()) }
     }
 }
 
@@ -464,6 +513,28 @@ impl TraceFile {
             Ok(events) => events.into_iter().map(Ok).collect::<Vec<_>>(),
             Err(error) => vec![Err(error)],
         })
+    }
+
+    /// Returns true if the trace has order stamps.
+    pub fn has_stamps(&self) -> bool {
+        self.reader.blocks().iter().any(|header| header.kind == TraceBlockKind::Stamps)
+    }
+
+    /// Reads the order stamps of a thread.
+    ///
+    /// # Errors
+    /// A block cannot be read, or is corrupt.
+    pub fn stamps(&self, thread: ThreadNumber) -> Result<Vec<ThreadStamp>, TraceFileError> {
+        let mut all: Vec<ThreadStamp> = Vec::new();
+        for header in self.reader.blocks().iter().filter(|h| h.kind == TraceBlockKind::Stamps && h.stream == thread.0) {
+            let numbers = self.reader.symbols(header)?;
+            let (blocks, ticks) = numbers.split_at(numbers.len() / 2);
+            all.extend(blocks.iter().zip(ticks).map(|(blocks, ticks)| ThreadStamp { blocks: *blocks, ticks: *ticks }));
+            if blocks.len() != ticks.len() || !all.is_sorted_by_key(|stamp| stamp.blocks) {
+                return Err(self.reader.inconsistent_block_error(header, "its order stamps are out of order"));
+            }
+        }
+        Ok(all)
     }
 
     /// Returns the function that contains a block.

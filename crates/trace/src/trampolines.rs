@@ -17,6 +17,7 @@ use crate::copy_encoder::{BlockCopies, SitePatch};
 use crate::images::{Image, Images, sites_of};
 use crate::lookups::{JumpTargetTable, TABLE_SIZE};
 use crate::memory::Memory;
+use crate::order_stamps::{StampState, record_sites_and_stamps};
 use crate::patches::{InstalledPatch, Relay, encode_jump, encode_short_jump, write_patches};
 use crate::ptrace::{self, Registers, Tid};
 use crate::ring_layout::{SAVED_RAX_OFFSET, SAVED_RCX_OFFSET, SAVED_RDX_OFFSET};
@@ -74,6 +75,7 @@ pub struct Trampolines {
     pub pieces: HashMap<u64, Range<u64>>,
     pub rings: RingBuffers,
     pub threads: HashMap<Tid, RecordedThread>,
+    pub stamps: StampState,
     /// True if sleds are used where blocks have them.
     uses_sleds: bool,
     /// Copies of code that the program has changed. Nothing leads to them any more.
@@ -116,6 +118,8 @@ impl Trampolines {
             pieces: HashMap::new(),
             rings,
             threads: HashMap::new(),
+            // Blocks with sleds are not copied, so their calls take no stamps.
+            stamps: if uses_sleds { StampState::Unsupported } else { StampState::NotYet },
             uses_sleds,
             released: Vec::new(),
         };
@@ -255,12 +259,12 @@ impl Trampolines {
     ///
     /// # Errors
     /// The thread is gone, or all rings are in use.
-    pub fn begin_thread(&mut self, thread: Tid, number: ThreadNumber) -> Result<(), CollectError> {
+    pub fn begin_thread(&mut self, thread: Tid, number: ThreadNumber, sink: &mut dyn Sink) -> Result<(), CollectError> {
         let ring = self.rings.acquire()?;
         let registers = ptrace::read_registers(thread)?;
         ptrace::write_registers(thread, &Registers { gs_base: self.rings.address(ring), ..registers })?;
         self.threads.insert(thread, RecordedThread { ring, number, last_step: None });
-        Ok(())
+        Ok(self.begin_stamps_of_thread(ring, number, sink)?)
     }
 
     /// Records what is left in the ring of a thread that is gone.
@@ -280,7 +284,11 @@ impl Trampolines {
     /// Records the contents of a stopped thread's ring.
     pub fn drain(&mut self, thread: Tid, sink: &mut dyn Sink) -> io::Result<SinkFlow> {
         let Some(recorded) = self.threads.get(&thread) else { return Ok(SinkFlow::Continue) };
-        sink.record_sites(recorded.number, self.rings.take_symbols(recorded.ring)?)
+        let (number, symbols) = (recorded.number, self.rings.take_symbols(recorded.ring)?);
+        match self.stamps {
+            StampState::NotYet | StampState::Unsupported => sink.record_sites(number, symbols),
+            StampState::Taken | StampState::Ended => record_sites_and_stamps(number, symbols, sink),
+        }
     }
 
     /// Handles a SIGTRAP of a thread. Returns `None` if the trap is the program's own. `is_merged` means that the trap may also stand for a
@@ -309,6 +317,9 @@ impl Trampolines {
             }
             CodePlace::At(CopiedPlace::Missed { jump, .. }) => {
                 return Ok(Some(self.handle_missed_target(subject, (thread, recorded), jump, images, sink)?));
+            }
+            CodePlace::At(CopiedPlace::Stamp { .. }) if self.is_stamp_breakpoint(at.wrapping_sub(1)) => {
+                return Ok(Some(self.drain(thread, sink)?));
             }
             CodePlace::At(CopiedPlace::Stepped { jump, .. }) => {
                 return Ok(Some(self.step_jump_to_target(subject, (thread, recorded), jump, images, sink)?));
@@ -346,6 +357,9 @@ impl Trampolines {
             ptrace::write_registers(thread, &Registers { rcx, rip, ..registers })?;
             return Ok(true);
         }
+        if self.is_stamp_breakpoint(at.wrapping_sub(1)) {
+            return Ok(true);
+        }
         let is_lookup = matches!(self.place_at(at), CodePlace::At(CopiedPlace::Missed { .. } | CopiedPlace::Stepped { .. }));
         let is_trap = is_lookup || self.traps.contains_key(&at.wrapping_sub(1));
         if is_trap {
@@ -366,6 +380,7 @@ impl Trampolines {
             ptrace::write_registers(thread, &Registers { gs_base: if is_ring { 0 } else { registers.gs_base }, ..registers })?;
         }
         for _ in 0..MAX_STEPS_OUT_OF_COPY {
+            self.leave_stamp(thread)?;
             let registers = ptrace::read_registers(thread)?;
             match self.place_at(registers.rip) {
                 CodePlace::Outside => return Ok(false),
@@ -411,7 +426,7 @@ impl Trampolines {
     pub fn original_address(&self, place: &CopiedPlace) -> u64 {
         match *place {
             CopiedPlace::Head { site, .. } | CopiedPlace::Recorded { site, .. } => self.sites[site as usize],
-            CopiedPlace::Body { original, .. } => original,
+            CopiedPlace::Body { original, .. } | CopiedPlace::Stamp { original, .. } => original,
             CopiedPlace::Lookup { jump, .. } | CopiedPlace::Missed { jump, .. } | CopiedPlace::Stepped { jump, .. } => jump,
         }
     }
@@ -448,7 +463,7 @@ impl Trampolines {
             CopiedPlace::Head { saved: true, .. } | CopiedPlace::Recorded { saved: true, .. } => {
                 Ok(Registers { rcx: self.rings.read_saved_rcx(ring)?, ..found })
             }
-            CopiedPlace::Lookup { saved: true, .. } | CopiedPlace::Missed { .. } => {
+            CopiedPlace::Lookup { saved: true, .. } | CopiedPlace::Missed { .. } | CopiedPlace::Stamp { saved: true, .. } => {
                 let word = |offset| self.rings.word(ring, offset);
                 Ok(Registers { rax: word(SAVED_RAX_OFFSET)?, rcx: word(SAVED_RCX_OFFSET)?, rdx: word(SAVED_RDX_OFFSET)?, ..found })
             }

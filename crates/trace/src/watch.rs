@@ -259,7 +259,7 @@ impl<'a> Watch<'a> {
         sink: &mut dyn Sink,
     ) -> Result<(), CollectError> {
         match &mut self.means {
-            WatchMeans::Trampolines(trampolines) => trampolines.begin_thread(thread, number),
+            WatchMeans::Trampolines(trampolines) => trampolines.begin_thread(thread, number, sink),
             WatchMeans::Hardware(hardware) => hardware.begin_thread(&self.session, thread),
             WatchMeans::Uprobes(probes, _) => {
                 probes.begin_thread(thread, number.0);
@@ -366,7 +366,11 @@ impl<'a> Watch<'a> {
                 }
                 None => TrapOutcome::Foreign,
             },
-            WatchMeans::Breakpoints(_) | WatchMeans::Trampolines(_) if signal != libc::SIGTRAP => TrapOutcome::Foreign,
+            WatchMeans::Breakpoints(_) if signal != libc::SIGTRAP => TrapOutcome::Foreign,
+            WatchMeans::Trampolines(trampolines) if signal != libc::SIGTRAP => match trampolines.handle_stamp_fault(thread, signal)? {
+                true => TrapOutcome::Recorded(SinkFlow::Continue),
+                false => TrapOutcome::Foreign,
+            },
             WatchMeans::Trampolines(trampolines) => {
                 trampolines.handle_trap(subject, thread, is_merged, &self.images, sink)?.map_or(TrapOutcome::Foreign, TrapOutcome::Recorded)
             }

@@ -3,6 +3,7 @@
 pub mod diff;
 pub mod export;
 pub mod find;
+pub mod interleave;
 pub mod page;
 pub mod plan;
 pub mod show;

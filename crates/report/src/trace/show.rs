@@ -9,7 +9,7 @@ use trodden_distributed::calls::TraceFilter;
 use trodden_distributed::place::{TraceLocation, address_in_file, describe_block, follow_event};
 use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFrameStack, TraceFunction};
 
-const SCHEMA_VERSION: u32 = 2;
+const SCHEMA_VERSION: u32 = 3;
 /// Maximum depth of shown calls, by default.
 pub const DEFAULT_DEPTH: usize = 40;
 
@@ -148,7 +148,9 @@ fn write_json_blocks(blocks: &BlockSelection, threads: &[ThreadNumber], out: &mu
             Ok(())
         })?;
         remaining = remaining.or(more);
-        write!(out, "\n]}}")?;
+        // Each stamp is a pair: the number of blocks before it, and the time-stamp counter.
+        let stamps: Vec<(u64, u64)> = trace.stamps(*thread)?.iter().map(|stamp| (stamp.blocks, stamp.ticks)).collect();
+        write!(out, "\n],\"stamps\":{}}}", serde_json::to_string(&stamps)?)?;
     }
     writeln!(out, "]}}")?;
     Ok(remaining)

@@ -36,6 +36,9 @@ pub struct ShowArguments {
     /// With --to and with --json, the default is all.
     #[arg(long, value_name = "N", conflicts_with = "calls")]
     pub count: Option<u64>,
+    /// Traces: show the blocks of all threads in their common order.
+    #[arg(long, conflicts_with_all = ["calls", "to", "json"])]
+    pub interleave: bool,
     /// Traces: show the call tree with counts.
     #[arg(long)]
     pub calls: bool,

@@ -21,6 +21,7 @@ const DEFAULT_SHOWN_FLIGHT_EVENTS: u64 = 20;
 pub fn show(job: &ShowArguments, file: &Path, kind: InputKind) -> Result<ExitCode> {
     InputKind::StreamLogs.reject_options(&[
         ("--to", job.to.is_some()),
+        ("--interleave", job.interleave),
         ("--calls", job.calls),
         ("--depth", job.depth.is_some()),
         ("--core", job.core.is_some()),
@@ -50,6 +51,7 @@ pub fn show_last_events(job: &ShowArguments, files: &[PathBuf]) -> Result<ExitCo
         ("--thread", job.thread.is_some()),
         ("--from", job.from.is_some()),
         ("--to", job.to.is_some()),
+        ("--interleave", job.interleave),
         ("--calls", job.calls),
         ("--depth", job.depth.is_some()),
     ])?;

@@ -24,6 +24,7 @@ use trodden_profile::{CollectedProfile, Run};
 use trodden_recording::{ProfileDestination, deliver_profile, new_run_metadata};
 use trodden_report::input_kind::InputKind;
 use trodden_report::select::limit;
+use trodden_report::trace::interleave::{InterleavingOptions, show_interleaved};
 use trodden_report::trace::show::{TraceShowOptions, TraceView};
 use trodden_report::trace::{diff, export, find, page, show};
 use trodden_trace::command::{run_in_tracer_process, trace_in_this_process};
@@ -77,10 +78,29 @@ pub fn show(job: &ShowArguments, file: &Path) -> Result<ExitCode> {
     InputKind::Trace.reject_options(&[("--core", job.core.is_some())])?;
     let trace = open_trace_and_print_notes(file)?;
     let count = job.count.unwrap_or(if job.json || job.to.is_some() { 0 } else { DEFAULT_MAX_BLOCKS });
+    if job.interleave {
+        return show_threads_in_order(&trace, job, count);
+    }
     let view = if job.calls { TraceView::Tree } else { TraceView::Blocks(count) };
     let (from, to, depth) = (job.from.clone(), job.to.clone(), job.depth.unwrap_or(show::DEFAULT_DEPTH));
     if let Some(next) = write_trace_view(&trace, &TraceShowOptions { view, thread: job.thread, from, to, depth, json: job.json })? {
         note(format_args!("more blocks follow. To show the next ones, pass `--from '#{next}'`; to show all, pass `--count 0`"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show_threads_in_order(trace: &TraceFile, job: &ShowArguments, count: u64) -> Result<ExitCode> {
+    let count = if count == 0 { u64::MAX } else { count };
+    let options =
+        InterleavingOptions { from: job.from.clone(), thread: job.thread, count, depth: job.depth.unwrap_or(show::DEFAULT_DEPTH) };
+    let mut out = BufWriter::new(output::text_writer());
+    let next = show_interleaved(&mut out, trace, &options)?;
+    out.flush()?;
+    if let Some((thread, number)) = next {
+        note(format_args!(
+            "more blocks follow. To show the next ones, pass `--thread {} --from '#{number}'`; to show all, pass `--count 0`",
+            thread.0
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -12,6 +12,7 @@ mod failures;
 mod guard;
 mod libraries;
 mod oracle;
+mod order;
 mod own_code;
 mod page;
 #[path = "../place/mod.rs"]
