@@ -26,6 +26,8 @@ pub struct DemoOptions {
 /// Runs the demonstration. Packages and sources from an earlier run are used again.
 pub fn run(options: &DemoOptions) -> Result<()> {
     let started = Instant::now();
+    // An optimised build takes half as long again, and the tests do not use it.
+    steps::use_debug_builds();
     packages::ensure_packages_for(PackagePurpose::Demo)?;
     steps::log_headline("Building trodden");
     let programs = steps::build_trodden()?;
@@ -87,9 +89,8 @@ fn check_output(in_sources: &dyn Fn(&str) -> Command, sources: &Path) -> Result<
 }
 
 fn print_next_steps(page: &Path, sources: &Path, started: Instant) {
-    let target = steps::target_folder();
     println!("\nDone in {:.1} s. HTML report: {}", started.elapsed().as_secs_f64(), page.display());
-    println!("To continue: PATH={}:$PATH; cd {}", target.join("release").display(), sources.display());
+    println!("To continue: PATH={}:$PATH; cd {}", steps::programs_folder().display(), sources.display());
     println!("  trodden annotate mainGtU       show the hottest path of a function in its source");
     println!("  trodden report --help          see what else a report can show");
     println!("  trodden info ./bzip2           show what is instrumented in the program");

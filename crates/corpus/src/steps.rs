@@ -148,12 +148,14 @@ pub fn programs_folder() -> PathBuf {
 /// Builds the program `trodden` and the clang plugin, and creates the links by which `trodden` is called as a compiler. Returns the folder
 /// of all these files.
 pub fn build_trodden() -> Result<PathBuf> {
+    let mut build = cargo_command();
+    build.args(["build", "--package", "trodden", "--package", "trodden-instrument"]);
     match USES_DEBUG_BUILDS.load(Relaxed) {
-        // The complete workspace is built, because dependencies would have different features if only some targets were built, and would be
-        // compiled again.
-        true => run(cargo_command().args(["build", "--workspace", "--all-targets"]))?,
-        false => run(cargo_command().args(["build", "--release", "--package", "trodden", "--package", "trodden-instrument"]))?,
-    }
+        // The dependencies of `xtask` have the features that the tests need. With these, the tests do not compile dependencies again.
+        true => build.args(["--package", "xtask"]),
+        false => build.arg("--release"),
+    };
+    run(&mut build)?;
     let programs = programs_folder();
     run(Command::new(programs.join("trodden")).arg("drivers"))?;
     Ok(programs)
