@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_corpus::packages::{self, PackagePurpose};
-use trodden_corpus::steps::{self, build_trodden};
+use trodden_corpus::steps::{self, BuildProfile, build_trodden};
 use trodden_corpus::{Corpus, CorpusInput, CorpusVariant};
 
 #[derive(Debug, Args)]
@@ -112,7 +112,7 @@ pub fn run(options: &CorpusOptions) -> Result<()> {
         None => corpus_in_target()?,
     };
     if options.debug {
-        steps::use_debug_builds();
+        steps::use_build_profile(BuildProfile::Dev);
     }
     if options.step == CorpusStep::List {
         print!("{}", corpus.describe_programs()?);

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Instant;
 use trodden_corpus::Corpus;
 use trodden_corpus::packages::{self, PackagePurpose};
-use trodden_corpus::steps;
+use trodden_corpus::steps::{self, BuildProfile};
 
 /// The Debian source package that the demonstration profiles, built with its original Makefile.
 const DEMO_PACKAGE: &str = "bzip2";
@@ -26,8 +26,7 @@ pub struct DemoOptions {
 /// Runs the demonstration. Packages and sources from an earlier run are used again.
 pub fn run(options: &DemoOptions) -> Result<()> {
     let started = Instant::now();
-    // An optimised build takes half as long again, and the tests do not use it.
-    steps::use_debug_builds();
+    steps::use_build_profile(BuildProfile::Demo);
     packages::ensure_packages_for(PackagePurpose::Demo)?;
     steps::log_headline("Building trodden");
     let programs = steps::build_trodden()?;
@@ -94,4 +93,5 @@ fn print_next_steps(page: &Path, sources: &Path, started: Instant) {
     println!("  trodden annotate mainGtU       show the hottest path of a function in its source");
     println!("  trodden report --help          see what else a report can show");
     println!("  trodden info ./bzip2           show what is instrumented in the program");
+    println!("This build of trodden is not optimised. The README says how to install trodden.");
 }

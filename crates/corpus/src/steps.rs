@@ -5,8 +5,7 @@ use std::ffi::OsStr;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 /// Returns the root of the checkout that contains the package of which cargo runs a program. If cargo runs none, the checkout that contains
@@ -133,28 +132,58 @@ fn quote_for_shell(word: &OsStr) -> String {
 /// Environment variable with experimental options for `trodden`, in the syntax that `trodden-lab with` accepts.
 pub const LABORATORY_VARIABLE: &str = "TRODDEN_LABORATORY";
 
-static USES_DEBUG_BUILDS: AtomicBool = AtomicBool::new(false);
+/// A profile of cargo, with which trodden is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BuildProfile {
+    /// Optimised.
+    Release,
+    /// As the tests use it: compiles faster, runs slower, and checks assertions.
+    Dev,
+    /// Compiles fastest, and runs slowest.
+    Demo,
+}
 
-/// Makes all functions of this module use debug builds of trodden. These compile faster, run slower, and check assertions.
-pub fn use_debug_builds() {
-    USES_DEBUG_BUILDS.store(true, Relaxed);
+impl BuildProfile {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Release => "release",
+            Self::Dev => "dev",
+            Self::Demo => "demo",
+        }
+    }
+
+    /// Returns the name of the folder to which cargo writes programs.
+    fn folder_name(self) -> &'static str {
+        if self == Self::Dev { "debug" } else { self.name() }
+    }
+}
+
+static USED_PROFILE: Mutex<BuildProfile> = Mutex::new(BuildProfile::Release);
+
+/// Makes all functions of this module use builds with this profile instead of release builds.
+pub fn use_build_profile(profile: BuildProfile) {
+    *USED_PROFILE.lock().unwrap_or_else(PoisonError::into_inner) = profile;
+}
+
+fn used_build_profile() -> BuildProfile {
+    *USED_PROFILE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the folder with trodden's own programs.
 pub fn programs_folder() -> PathBuf {
-    target_folder().join(if USES_DEBUG_BUILDS.load(Relaxed) { "debug" } else { "release" })
+    target_folder().join(used_build_profile().folder_name())
 }
 
 /// Builds the program `trodden` and the clang plugin, and creates the links by which `trodden` is called as a compiler. Returns the folder
 /// of all these files.
 pub fn build_trodden() -> Result<PathBuf> {
+    let profile = used_build_profile();
     let mut build = cargo_command();
-    build.args(["build", "--package", "trodden", "--package", "trodden-instrument"]);
-    match USES_DEBUG_BUILDS.load(Relaxed) {
+    build.args(["build", "--profile", profile.name(), "--package", "trodden", "--package", "trodden-instrument"]);
+    if profile == BuildProfile::Dev {
         // The dependencies of `xtask` have the features that the tests need. With these, the tests do not compile dependencies again.
-        true => build.args(["--package", "xtask"]),
-        false => build.arg("--release"),
-    };
+        build.args(["--package", "xtask"]);
+    }
     run(&mut build)?;
     let programs = programs_folder();
     run(Command::new(programs.join("trodden")).arg("drivers"))?;

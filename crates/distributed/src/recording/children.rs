@@ -4,7 +4,7 @@
 //! its own run; see [`ParkedProcess`]. While a run is prepared, its process waits. If the traces are to end, all waiting processes are
 //! released at once.
 
-use super::{PreparedRecording, RecordOptions, RecordingHost, RunOptions, default_collector};
+use super::{PreparedRecording, RecordOptions, RecordingHost, RunOptions, default_collector, shell_status};
 use crate::libraries::find_libraries;
 use anyhow::Result;
 use std::collections::HashMap;
@@ -15,19 +15,23 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use trodden_text::words::reasons;
-use trodden_trace::{CollectorKind, ParkedProcess, ParkedReceiver, command};
+use trodden_trace::{CollectorKind, ParkedProcess, ParkedReceiver, command, wait_for_child};
 
 enum FamilyRecordingEvent {
-    /// A run passes on a process. `is_main` says whether the process is the one that the command has started or attached to.
+    /// A run passes on a process.
     Parked {
         parked: ParkedProcess,
-        is_main: bool,
+        main: MainProgramNumber,
     },
     Ended {
-        is_main: bool,
+        main: MainProgramNumber,
         result: Result<u8>,
     },
 }
+
+/// For the process that the command has started or attached to, the number of programs that it executed before this one; `None` for other
+/// processes.
+type MainProgramNumber = Option<usize>;
 
 /// Records the program's trace, and with [`RecordOptions::family`] also those of all processes that it creates. Returns the exit
 /// status of the program as a shell reports it.
@@ -51,20 +55,20 @@ fn record_family(options: &RecordOptions, host: &RecordingHost) -> Result<u8> {
     let family = RecordedFamily { options, collector: collector(None), begun: Instant::now() };
     let (sender, events) = channel();
     std::thread::scope(|scope| {
-        let begin = |is_main: bool, options: RecordOptions, slot: Option<ParkedSlot>| {
+        let begin = |main: MainProgramNumber, options: RecordOptions, slot: Option<ParkedSlot>| {
             let sender = sender.clone();
             scope.spawn(move || {
-                let result = record_and_pass_on_children(&options, host, slot, is_main, &sender);
+                let result = record_and_pass_on_children(&options, host, slot, main, &sender);
                 // The receiver waits for the ends of all runs.
-                let _ = sender.send(FamilyRecordingEvent::Ended { is_main, result });
+                let _ = sender.send(FamilyRecordingEvent::Ended { main, result });
             });
         };
-        begin(true, main, None);
+        begin(Some(0), main, None);
         let (mut programs, mut waiting) = (HashMap::<i32, usize>::new(), Vec::<ParkedSlot>::new());
-        let (mut running, mut status) = (1, Ok(0));
+        let (mut running, mut status, mut last_main) = (1, Ok(0), 0);
         while running > 0 {
             match events.recv_timeout(PARKED_POLL_INTERVAL) {
-                Ok(FamilyRecordingEvent::Parked { parked, is_main }) => {
+                Ok(FamilyRecordingEvent::Parked { parked, main }) => {
                     running += 1;
                     let process = parked.process();
                     let number = programs.entry(process).or_default();
@@ -72,12 +76,16 @@ fn record_family(options: &RecordOptions, host: &RecordingHost) -> Result<u8> {
                     let slot = ParkedSlot::new(parked);
                     waiting.retain(ParkedSlot::is_full);
                     waiting.push(slot.clone());
-                    begin(is_main, family.child_options(process, *number), Some(slot));
+                    begin(main, family.child_options(process, *number), Some(slot));
                 }
-                Ok(FamilyRecordingEvent::Ended { is_main, result }) => {
+                Ok(FamilyRecordingEvent::Ended { main, result }) => {
                     running -= 1;
-                    if is_main && status.is_ok() {
-                        status = result;
+                    // The run of a program may end before the run of the program that executed it.
+                    if let Some(number) = main
+                        && status.is_ok()
+                        && (result.is_err() || number >= last_main)
+                    {
+                        (status, last_main) = (result, number);
                     }
                 }
                 Err(_) => {}
@@ -91,28 +99,31 @@ fn record_family(options: &RecordOptions, host: &RecordingHost) -> Result<u8> {
 }
 
 /// Records one program of one process, and sends on the processes that its run passes on. If a parked process cannot be traced, a warning
-/// says so, and the result is an exit status of 0.
+/// says so, and the process continues untraced.
 fn record_and_pass_on_children(
     options: &RecordOptions,
     host: &RecordingHost,
     slot: Option<ParkedSlot>,
-    is_main: bool,
+    main: MainProgramNumber,
     sender: &Sender<FamilyRecordingEvent>,
 ) -> Result<u8> {
     let pass_on = |parked: ParkedProcess| {
-        let is_main = is_main && parked.is_successor();
+        let main = main.filter(|_| parked.is_successor()).map(|number| number + 1);
         // If nobody receives it, it is dropped and thereby released.
-        let _ = sender.send(FamilyRecordingEvent::Parked { parked, is_main });
+        let _ = sender.send(FamilyRecordingEvent::Parked { parked, main });
     };
     let process = options.run.process.unwrap_or(0);
     let recorded = PreparedRecording::new(options, host).and_then(|r| r.run_family(slot.clone(), ParkedReceiver(&pass_on)));
     let Some(slot) = slot else { return recorded };
     recorded.or_else(|error| {
         // The process continues now, and not only after the message.
-        drop(slot.take());
+        let registration = slot.take().and_then(|mut parked| parked.take_registration());
         let command = shorten_command(&options.run.command);
         log::warn!("process {process} (`{command}`) is not traced: {}", reasons(error.chain().map(ToString::to_string)));
-        Ok(0)
+        // A process that this command has started ends before the command, which reports its exit status.
+        let status = main.and_then(|_| wait_for_child(process).ok());
+        drop(registration);
+        Ok(shell_status(status))
     })
 }
 

@@ -133,6 +133,8 @@ fn untraceable_children_run_untraced_and_are_named() {
     let notes = errors(&recorded);
     assert_eq!(must(recorded), "5\n");
     assert!(notes.contains("(`./writable`) is not traced") && notes.contains("writable code"), "{notes}");
+    let executed = folder.record(&["--follow"], "x.trace", &["sh", "-c", "exec ./writable"]);
+    assert_eq!(executed.status.code(), Some(5), "{}", errors(&executed));
 }
 
 /// No 64-bit system call may be injected into them.
