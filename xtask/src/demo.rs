@@ -31,7 +31,7 @@ pub fn run(options: &DemoOptions) -> Result<()> {
     steps::log_headline("Building trodden");
     let programs = steps::build_trodden()?;
     steps::log_headline("Fetching the sources of bzip2");
-    let folder = steps::target_folder().join("demo");
+    let folder = steps::target_folder().join("demo-files");
     let sources = Corpus::in_folder(&folder).fetch_source(DEMO_PACKAGE)?;
     let path = steps::search_path_with(&[programs])?;
     let in_sources = |program: &str| {
