@@ -39,7 +39,7 @@ use std::io;
 /// Whether the threads of a program take stamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StampState {
-    /// Not before the program has two threads: until then there is no order to record.
+    /// The program has had only one thread so far, which needs no order.
     NotYet,
     /// All threads take stamps.
     Taken,

@@ -8,7 +8,7 @@ use crate::notes::note;
 use crate::output::{self, OutputFile};
 use crate::surroundings::recording_context;
 use crate::temporary;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -90,6 +90,10 @@ pub fn show(job: &ShowArguments, file: &Path) -> Result<ExitCode> {
 }
 
 fn show_threads_in_order(trace: &TraceFile, job: &ShowArguments, count: u64) -> Result<ExitCode> {
+    ensure!(
+        job.thread.is_none() || job.from.is_some(),
+        "--interleave shows all threads, and --thread selects the one in which --from is searched. Leave out --thread, or pass --from"
+    );
     let count = if count == 0 { u64::MAX } else { count };
     let options =
         InterleavingOptions { from: job.from.clone(), thread: job.thread, count, depth: job.depth.unwrap_or(show::DEFAULT_DEPTH) };

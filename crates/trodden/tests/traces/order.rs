@@ -63,6 +63,8 @@ fn threads_without_recorded_order_are_not_interleaved() {
     let shown = folder.trodden(&["show", "--interleave", "t.trace"]);
     assert!(errors(&shown).contains("Record the trace with `--collector trampolines`"), "{}", errors(&shown));
     must(folder.trodden(&["show", "t.trace"]));
+    let one_thread = folder.trodden(&["show", "--interleave", "--thread", "1", "t.trace"]);
+    assert!(errors(&one_thread).contains("Leave out --thread, or pass --from"), "{}", errors(&one_thread));
 }
 
 /// Two threads make system calls through the C library and on their own, while signals interrupt them. Registers that a stamp uses carry
@@ -94,6 +96,10 @@ int main(void) {
     unsigned long sum = 0;
     for (long i = 0; i < 2; i++) pthread_create(&threads[i], 0, run, (void *)i);
     for (int i = 0; i < 2; i++) { void *one; pthread_join(threads[i], &one); sum = sum * 7 + (unsigned long)one; }
+    // The stamps of these calls, which no signal interrupts, fill the ring several times.
+    struct itimerval never = { { 0, 0 }, { 0, 0 } };
+    setitimer(ITIMER_REAL, &never, 0);
+    for (long i = 0; i < 200000; i++) sum = sum * 31 + add(i, i + 1, i + 2, sum & 0xff);
     printf("%lx\n", sum);
     return alarms == 0;
 }
