@@ -29,6 +29,9 @@ const OLDEST_CLANG_TESTS: [&str; 4] = ["lines", "pgo", "oracles", "random"];
 /// more than in `cargo xtask test`.
 const ORACLE_SEEDS: (&str, &str) = ("TRODDEN_ORACLE_SEEDS", "0-19");
 
+/// The environment variable that says how often the programs of `guard` repeat what their threads do, and its value.
+const GUARD_ROUNDS: (&str, &str) = ("TRODDEN_TEST_ROUNDS", "10");
+
 /// Runs all tasks, even after one of them has failed. Fails if any task has failed; the error names all that did.
 pub fn run() -> Result<()> {
     let mut failed = Vec::new();
@@ -57,6 +60,9 @@ fn list_tasks() -> Vec<(String, Command)> {
     let mut oracle = suite::test_files_command(&["interesting", "residual", "branches", "sample"]);
     oracle.envs([ORACLE_SEEDS]);
     tasks.push((format!("oracle tests with seeds {}", ORACLE_SEEDS.1), oracle));
+    let mut guard = suite::test_files_command(&["guard"]);
+    guard.envs([GUARD_ROUNDS]);
+    tasks.push((format!("guard tests with {} rounds", GUARD_ROUNDS.1), guard));
     tasks.push((format!("tests of counts with {OLDEST_CLANG}"), suite::command_for_oldest_clang_tests(&OLDEST_CLANG_TESTS)));
     for arguments in OLDEST_CLANG_TASKS {
         let mut command = own(arguments);

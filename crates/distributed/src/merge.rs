@@ -3,8 +3,8 @@
 use crate::code::TracedCode;
 use crate::live::{HitChunk, LiveHits};
 use crate::model::WitnessModel;
-use crate::replay::{ReplayedCode, ThreadReplay};
-use crate::steps::SuccessorCache;
+use crate::ordinary_steps::OrdinarySteps;
+use crate::replay::{NO_BLOCK_AT_SITE, ReplayedCode, ThreadReplay};
 use anyhow::Result;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use trodden_binary::linked::split_address;
 use trodden_trace::block_file::TraceFileError;
 use trodden_trace::{
-    FollowEnding, NO_ADDRESS, PartialTrace, RESUMED_FLAG, Symbols, TRANSFER_FLAG, ThreadNumber, ThreadWriter, TraceBlock, TraceEvent,
-    TraceFile, TraceWriter, TracedBlockInfo,
+    FollowEnding, NO_ADDRESS, PartialTrace, RESUMED_FLAG, Symbols, TRANSFER_FLAG, ThreadNumber, TraceBlock, TraceEvent, TraceFile,
+    TraceWriter, TracedBlockInfo,
 };
 use trodden_witness::{Distribution, WitnessSite};
 use trodden_witness::{ExecutionEvent, ReconstructError, Reconstruction, TraceEnding, Witness, WitnessFunctionId, WitnessKind};
@@ -203,14 +203,14 @@ impl<'a> ReplayInput<'a> {
             let mut jumps = jumps.by_thread.get(thread.0 as usize).unwrap_or(&none).iter().peekable();
             let mut stamps = first.stamps(thread)?.into_iter().peekable();
             let mut block_count = 0;
-            for (number, event) in (0..).zip(first.stream(thread)) {
+            for event in first.stream(thread) {
                 while let Some(stamp) = stamps.next_if(|stamp| stamp.blocks <= block_count) {
                     writer.thread(thread).push_stamp(stamp.into())?;
                 }
-                while let Some(jump) = jumps.next_if(|jump| jump.events <= number) {
+                let TraceEvent::Block(block) = event? else { continue };
+                while let Some(jump) = jumps.next_if(|jump| jump.blocks <= block_count) {
                     replay.process_hits(thread, [(self.blocks + jump.site) as u64, jump.target], writer)?;
                 }
-                let TraceEvent::Block(block) = event? else { continue };
                 block_count += 1;
                 if let Some(block) = blocks[block.0 as usize] {
                     replay.replay_block(thread, block, writer)?;
@@ -239,8 +239,8 @@ impl<'a> ReplayInput<'a> {
             jumps.iter().map(|at| JumpSite { address: *at, last_target: NO_ADDRESS, target_block: None, is_watched: false }).collect();
         let ReplayInput { code, blocks, steps, sites } = *self;
         let watched = &sites[..blocks];
-        let successors = SuccessorCache::new(code.code.blocks().count());
-        HitReplay { code, watched, steps, block_of_site, jumps, successors, threads: Vec::new(), targets: BTreeSet::new() }
+        let (ordinary, threads, targets) = (OrdinarySteps::new(), Vec::new(), BTreeSet::new());
+        HitReplay { code, watched, steps, block_of_site, jumps, ordinary, threads, targets }
     }
 }
 
@@ -251,15 +251,12 @@ pub struct UnwatchedTargetJumps {
 }
 
 struct RecordedJump {
-    /// Number of the thread's events before the jump.
-    events: u64,
+    /// Number of the thread's blocks before the jump.
+    blocks: u64,
     /// The index of the jump among the sites that are jumps.
     site: usize,
     target: u64,
 }
-
-/// Marks a site in [`HitReplay::block_of_site`] that is not a known block, so that its hits need special treatment.
-const NO_BLOCK_AT_SITE: u32 = u32::MAX;
 
 struct JumpSite {
     address: u64,
@@ -280,7 +277,7 @@ pub struct HitReplay<'a> {
     /// For each site, the number of its block, or [`NO_BLOCK_AT_SITE`].
     block_of_site: Vec<u32>,
     jumps: Vec<JumpSite>,
-    successors: SuccessorCache,
+    ordinary: OrdinarySteps,
     threads: Vec<ThreadHits<'a>>,
     targets: BTreeSet<(u64, u64)>,
 }
@@ -320,13 +317,10 @@ impl HitReplay<'_> {
         self.begin_thread(thread);
         while !words.is_empty() {
             let ThreadHits { replay, jump, .. } = &mut self.threads[thread.0 as usize];
-            let mut seen = 0;
-            if jump.is_none() {
-                let mut writer = writer.thread(thread);
-                let blocks = words.iter().map(|site| self.block_of_site[*site as usize]).take_while(|block| *block != NO_BLOCK_AT_SITE);
-                let blocks = blocks.map(TraceBlock).inspect(|_| seen += 1);
-                replay.replay_blocks(blocks, &mut self.successors, &mut |event| writer.push(event))?;
-            }
+            let seen = match jump {
+                None => replay.replay_sites(words, &self.block_of_site, &mut self.ordinary, &mut writer.thread(thread))?,
+                Some(_) => 0,
+            };
             // If the next hit is a jump, its target must be processed with it.
             let others = words[seen..].len().min(if jump.is_none() { 2 } else { 1 });
             let (now, rest) = words[seen..].split_at(others);
@@ -347,11 +341,10 @@ impl HitReplay<'_> {
         self.begin_thread(thread);
         let ThreadHits { replay, jump, recorded } = &mut self.threads[thread.0 as usize];
         let mut writer = writer.thread(thread);
-        let mut see = |block: TraceBlock, writer: &mut ThreadWriter| replay.replay_block(block, &mut |event| writer.push(event));
         for symbol in hits {
             if self.steps {
                 if let Some(block) = self.code.code.block_at(symbol & !(TRANSFER_FLAG | RESUMED_FLAG)) {
-                    see(block, &mut writer)?;
+                    replay.replay_block(block, &mut writer)?;
                 }
                 continue;
             }
@@ -364,15 +357,15 @@ impl HitReplay<'_> {
                     self.targets.extend((symbol != NO_ADDRESS).then_some((site.address, symbol)));
                 }
                 if !site.is_watched {
-                    recorded.push(RecordedJump { events: writer.events(), site: number, target: symbol });
+                    recorded.push(RecordedJump { blocks: writer.blocks(), site: number, target: symbol });
                 }
                 if let Some(block) = site.target_block {
-                    see(block, &mut writer)?;
+                    replay.replay_block(block, &mut writer)?;
                 }
             } else if symbol as usize >= self.watched.len() {
                 *jump = Some(symbol as usize - self.watched.len());
             } else if let Some(block) = Some(self.block_of_site[symbol as usize]).filter(|block| *block != NO_BLOCK_AT_SITE) {
-                see(TraceBlock(block), &mut writer)?;
+                replay.replay_block(TraceBlock(block), &mut writer)?;
             }
         }
         Ok(())
@@ -380,8 +373,7 @@ impl HitReplay<'_> {
 
     fn replay_block(&mut self, thread: ThreadNumber, block: TraceBlock, writer: &mut TraceWriter) -> Result<()> {
         self.begin_thread(thread);
-        let mut writer = writer.thread(thread);
-        self.threads[thread.0 as usize].replay.replay_block(block, &mut |event| writer.push(event))
+        self.threads[thread.0 as usize].replay.replay_block(block, &mut writer.thread(thread))
     }
 
     /// Returns the recorded jumps and drops the rest of the replay, because the trace will be written again.

@@ -8,14 +8,16 @@
 // Length: all steps of one stack.
 
 use crate::code::TracedCode;
-use crate::steps::{EnterableFunctions, ReplayFrame, ReplayStep, StepCache, StepKey, SuccessorCache};
+use crate::frames::FrameStack;
+use crate::ordinary_steps::{OrdinaryStep, OrdinarySteps};
+use crate::steps::{EnterableFunctions, ReplayFrame, ReplayStep, StepCache, StepKey};
 use anyhow::Result;
 use std::cell::Cell;
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 use trodden_binary::graph::{BlockEnd, BlockIndex, CallKind, CodeCallee, CodeEdge, CodeEdgeKind, FunctionGraph};
 use trodden_trace::block_file::TraceFileError;
-use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent};
+use trodden_trace::{BlockLead, ThreadNumber, ThreadWriter, TraceBlock, TraceEvent};
 
 /// The code that a run executed, and what is known about the run.
 pub struct ReplayedCode<'a> {
@@ -35,7 +37,7 @@ pub struct ReplayedCode<'a> {
 pub struct ThreadReplay<'a> {
     replayed: &'a ReplayedCode<'a>,
     code: &'a TracedCode,
-    frames: Vec<ReplayFrame>,
+    frames: FrameStack,
     /// Stack depths of the functions that were entered from untraced code or by a signal.
     outermost: Vec<usize>,
     known: StepCache,
@@ -62,6 +64,9 @@ struct RouteToBlock {
     step: ReplayStep,
 }
 
+/// Marks a site that is not a known block, so that its hits need special treatment.
+pub const NO_BLOCK_AT_SITE: u32 = u32::MAX;
+
 type EventPushFunction<'p> = &'p mut dyn FnMut(TraceEvent) -> Result<(), TraceFileError>;
 
 impl<'a> ThreadReplay<'a> {
@@ -71,7 +76,7 @@ impl<'a> ThreadReplay<'a> {
         Self {
             replayed,
             code: replayed.code,
-            frames: Vec::new(),
+            frames: FrameStack::default(),
             outermost: Vec::new(),
             interrupted,
             switches: 0,
@@ -81,115 +86,92 @@ impl<'a> ThreadReplay<'a> {
     }
 
     /// Finds out how the thread got to its next block, and writes the block and the calls and returns before it.
-    #[inline]
-    pub fn replay_block(&mut self, block: TraceBlock, push: &mut impl FnMut(TraceEvent) -> Result<(), TraceFileError>) -> Result<()> {
-        let depth = self.frames.len();
-        if let Some(top) = self.frames.last().copied() {
-            // These fast paths cover most blocks: successors, entries of called functions, and blocks after a call that has returned, with
-            // at most one unwatched block in between.
-            match self.cached_step((top, block, EnterableFunctions::Usual, false)) {
-                ReplayStep::Next => {
-                    self.frames[depth - 1] = ReplayFrame { block, calls: 0 };
-                    push(TraceEvent::Block(block))?;
-                    return Ok(());
-                }
-                step @ ReplayStep::Call { .. } if !self.replayed.switching[top.block.0 as usize] => {
-                    self.take_step(&step, block, push)?;
-                    push(TraceEvent::Block(block))?;
-                    return Ok(());
-                }
-                ReplayStep::Return if depth > 1 => {
-                    let caller = self.frames[depth - 2];
-                    let step = self.cached_step((caller, block, EnterableFunctions::Usual, true));
-                    if matches!(step, ReplayStep::Next | ReplayStep::Call { .. }) {
-                        push(TraceEvent::Return)?;
-                        self.frames.pop();
-                        self.take_step(&step, block, push)?;
-                        push(TraceEvent::Block(block))?;
-                        return Ok(());
-                    }
-                    if let ReplayStep::Unwatched(piece) = step
-                        && let Some(step) = self.step_from_piece(piece, block)
-                    {
-                        push(TraceEvent::Return)?;
-                        self.frames.pop();
-                        return self.write_unwatched_piece(piece, &step, block, push);
-                    }
-                }
-                ReplayStep::Unwatched(piece) => {
-                    if let Some(step) = self.step_from_piece(piece, block) {
-                        return self.write_unwatched_piece(piece, &step, block, push);
-                    }
-                }
-                _ => {}
+    pub fn replay_block(&mut self, block: TraceBlock, writer: &mut ThreadWriter) -> Result<()> {
+        while let Some(step) = self.find_ordinary_step(block) {
+            self.write_ordinary_step(step, writer)?;
+            if step.is_last() {
+                return Ok(());
             }
         }
-        self.replay_unusual_block(block, push)
+        self.replay_unusual_block(block, &mut |event| writer.push(event))
     }
 
-    /// Returns the step from the start of an unwatched block to `block`, if that is a successor or a call.
-    fn step_from_piece(&self, piece: TraceBlock, block: TraceBlock) -> Option<ReplayStep> {
-        let step = self.cached_step((ReplayFrame { block: piece, calls: 0 }, block, EnterableFunctions::Usual, false));
-        matches!(step, ReplayStep::Next | ReplayStep::Call { .. }).then_some(step)
-    }
-
-    /// Writes an unwatched block that the innermost function has executed, and the step from there to `block`.
-    fn write_unwatched_piece(
+    /// Like [`Self::replay_block`], but for consecutive hits of sites, up to the first site without a block, which has [`NO_BLOCK_AT_SITE`]
+    /// in `block_of_site`. Returns the number of hits before it. `steps` must always be the same for this code.
+    pub fn replay_sites(
         &mut self,
-        piece: TraceBlock,
-        step: &ReplayStep,
-        block: TraceBlock,
-        push: &mut impl FnMut(TraceEvent) -> Result<(), TraceFileError>,
-    ) -> Result<()> {
-        push(TraceEvent::Block(piece))?;
-        self.set_innermost_block(Some(piece));
-        self.take_step(step, block, push)?;
-        push(TraceEvent::Block(block))?;
-        Ok(())
-    }
-
-    /// Like [`Self::replay_block`], but for several consecutive blocks. `successors` must always be the same cache for this code.
-    pub fn replay_blocks(
-        &mut self,
-        blocks: impl Iterator<Item = TraceBlock>,
-        successors: &mut SuccessorCache,
-        push: &mut impl FnMut(TraceEvent) -> Result<(), TraceFileError>,
-    ) -> Result<()> {
-        // While blocks follow each other within a function, only `last` is updated, not the frame on the stack. This makes the iterations
-        // independent of each other.
-        let mut last: Option<TraceBlock> = None;
-        for block in blocks {
-            if let Some(last) = last
-                && (successors.contains(last, block) || self.is_direct_successor(last, block, successors))
-            {
-                push(TraceEvent::Block(block))?;
+        sites: &[u32],
+        block_of_site: &[u32],
+        steps: &mut OrdinarySteps,
+        writer: &mut ThreadWriter,
+    ) -> Result<usize> {
+        let mut done = 0;
+        loop {
+            let outermost = self.outermost.last().copied().unwrap_or(0);
+            done += steps.follow(&sites[done..], block_of_site, &mut self.frames, outermost, writer)?;
+            let Some(&site) = sites.get(done) else { return Ok(done) };
+            let block = block_of_site[site as usize];
+            if block == NO_BLOCK_AT_SITE {
+                return Ok(done);
+            }
+            if let Some(step) = self.find_ordinary_step(TraceBlock(block)) {
+                steps.add(step);
+                self.write_ordinary_step(step, writer)?;
+                done += usize::from(step.is_last());
             } else {
-                self.set_innermost_block(last);
-                self.replay_block(block, push)?;
+                self.replay_unusual_block(TraceBlock(block), &mut |event| writer.push(event))?;
+                done += 1;
             }
-            last = Some(block);
         }
-        self.set_innermost_block(last);
-        Ok(())
     }
 
-    /// Returns true if execution may continue from the start of `last` directly to `block`. If so, adds the pair to the cache.
-    fn is_direct_successor(&self, last: TraceBlock, block: TraceBlock, successors: &mut SuccessorCache) -> bool {
-        let step = self.cached_step((ReplayFrame { block: last, calls: 0 }, block, EnterableFunctions::Usual, false));
-        let is_next = matches!(step, ReplayStep::Next);
-        if is_next {
-            successors.add(last, block);
+    /// Returns the step on the way to `block` if it is the usual kind: to a successor, a called function, or a block after a call that has
+    /// returned, with at most one unwatched block in between.
+    fn find_ordinary_step(&self, block: TraceBlock) -> Option<OrdinaryStep> {
+        let top = *self.frames.last()?;
+        let leads_to_block = |step: &ReplayStep| match step {
+            ReplayStep::Unwatched(piece) => self.is_next_or_call(*piece, block),
+            _ => true,
+        };
+        match self.cached_step((top, block, EnterableFunctions::Usual, false)) {
+            ReplayStep::Return => {
+                let caller = *self.frames.iter().rev().nth(1)?;
+                let step = Some(self.cached_step((caller, block, EnterableFunctions::Usual, true))).filter(leads_to_block)?;
+                OrdinaryStep::new(BlockLead::RETURN, &step, block, top, caller)
+            }
+            ReplayStep::Call { .. } if self.replayed.switching[top.block.0 as usize] => None,
+            step => Some(step).filter(leads_to_block).and_then(|step| OrdinaryStep::new(BlockLead::NONE, &step, block, top, top)),
         }
-        is_next
     }
 
-    fn set_innermost_block(&mut self, block: Option<TraceBlock>) {
-        if let (Some(frame), Some(block)) = (self.frames.last_mut(), block) {
+    /// Returns true if execution may continue from the start of `piece` directly to `block`, or call it.
+    fn is_next_or_call(&self, piece: TraceBlock, block: TraceBlock) -> bool {
+        let step = self.cached_step((ReplayFrame { block: piece, calls: 0 }, block, EnterableFunctions::Usual, false));
+        matches!(step, ReplayStep::Next | ReplayStep::Call { .. })
+    }
+
+    fn write_ordinary_step(&mut self, step: OrdinaryStep, writer: &mut ThreadWriter) -> Result<()> {
+        let lead = step.symbol().lead();
+        if lead.returns() {
+            self.frames.pop();
+        }
+        if lead.calls() {
+            self.drop_stale_outermost_frames();
+            *self.frames.last_mut().expect("it has the frame in which the step starts") = step.calling_frame();
+            self.frames.push(ReplayFrame { block: step.symbol().block(), calls: 0 });
+        } else {
+            self.set_innermost_block(step.symbol().block());
+        }
+        Ok(step.symbol().events().try_for_each(|event| writer.push(event))?)
+    }
+
+    fn set_innermost_block(&mut self, block: TraceBlock) {
+        if let Some(frame) = self.frames.last_mut() {
             *frame = ReplayFrame { block, calls: 0 };
         }
     }
 
-    /// Handles a block that the fast paths of [`Self::replay_block`] do not cover.
+    /// Handles a block to which no ordinary steps lead.
     fn replay_unusual_block(&mut self, block: TraceBlock, push: EventPushFunction) -> Result<()> {
         let depth = self.frames.len();
         let switches = self.frames.last().is_some_and(|f| self.replayed.switching[f.block.0 as usize]);
@@ -312,13 +294,7 @@ impl<'a> ThreadReplay<'a> {
         Ok(())
     }
 
-    #[inline]
-    fn take_step(
-        &mut self,
-        step: &ReplayStep,
-        block: TraceBlock,
-        push: &mut (impl FnMut(TraceEvent) -> Result<(), TraceFileError> + ?Sized),
-    ) -> Result<()> {
+    fn take_step(&mut self, step: &ReplayStep, block: TraceBlock, push: EventPushFunction) -> Result<()> {
         let frame = self.frames.last_mut().expect("the step is one of its block");
         let ReplayStep::Call { number, repeats, outside, tail } = *step else {
             *frame = ReplayFrame { block, calls: 0 };
@@ -327,7 +303,7 @@ impl<'a> ThreadReplay<'a> {
         push(TraceEvent::Call { outside, tail })?;
         frame.calls = number - u32::from(repeats);
         match tail {
-            true => drop(self.frames.pop()),
+            true => self.frames.pop(),
             false => self.drop_stale_outermost_frames(),
         }
         self.frames.push(ReplayFrame { block, calls: 0 });
@@ -402,7 +378,7 @@ impl<'a> ThreadReplay<'a> {
         if !self.frames.is_empty() && self.frames.iter().all(|frame| self.can_only_return(*frame)) {
             let before = self.implied_returns();
             self.write_implied_steps(&before, push)?;
-            self.frames.clear();
+            self.frames.truncate(0);
         }
         if switches && !self.frames.is_empty() {
             return self.switch_stack(block, push);
@@ -519,7 +495,7 @@ impl<'a> ThreadReplay<'a> {
         for _ in 0..self.frames.len() {
             push(TraceEvent::Unwind)?;
         }
-        self.frames.clear();
+        self.frames.truncate(0);
         self.enter_function_from_outside(block, push)
     }
 }

@@ -72,27 +72,6 @@ impl StepCache {
     }
 }
 
-/// For each block, the last few successors that were executed. Most steps lead to one of them.
-pub struct SuccessorCache(Vec<[TraceBlock; 4]>);
-
-impl SuccessorCache {
-    /// Creates an empty cache for this number of blocks.
-    pub fn new(blocks: usize) -> Self {
-        Self(vec![[TraceBlock(u32::MAX); 4]; blocks])
-    }
-
-    #[inline]
-    pub fn contains(&self, block: TraceBlock, next: TraceBlock) -> bool {
-        // All entries are compared without branches, because it is hard to predict which one matches.
-        self.0[block.0 as usize].iter().fold(false, |found, known| found | (*known == next))
-    }
-
-    pub fn add(&mut self, block: TraceBlock, next: TraceBlock) {
-        let known = &mut self.0[block.0 as usize];
-        *known = [next, known[0], known[1], known[2]];
-    }
-}
-
 /// Packs a key into one word, which is fast to hash and to compare. Returns `None` if the program is so large that the key does not fit.
 #[inline]
 fn pack_key((frame, block, enters, has_returned): StepKey) -> Option<u64> {

@@ -7,7 +7,7 @@
 //! its difference from the previous one (zigzag, LEB128). The section's layout says which.
 
 use crate::numbers::{Cursor, push_number, zigzag_encode};
-use crate::predicted;
+use crate::predicted::{PredictionEncoder, decode_by_prediction};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -99,8 +99,8 @@ pub struct BlockFileWriter {
     file: File,
     path: PathBuf,
     size: u64,
-    /// Buffer for encoded symbols, kept to avoid allocations.
-    bytes: Vec<u8>,
+    /// Kept to avoid allocations.
+    encoder: PredictionEncoder,
 }
 
 /// The header of a block in a file.
@@ -136,16 +136,17 @@ impl BlockFileWriter {
     pub fn begin(mut file: File, path: &Path, format: TraceFormat) -> Result<Self, TraceFileError> {
         let header = FileHeader::new(format.kind, format.version).to_bytes();
         file.write_all(&header).map_err(|source| TraceFileError::Io { path: path.to_owned(), source })?;
-        Ok(Self { file, path: path.to_owned(), size: FILE_HEADER_BYTES as u64, bytes: Vec::new() })
+        Ok(Self { file, path: path.to_owned(), size: FILE_HEADER_BYTES as u64, encoder: PredictionEncoder::default() })
     }
 
     /// Appends a block of symbols that fit into 32 bits each.
     pub fn append_words(&mut self, stream: u32, index: &[u8], words: &[u32]) -> Result<(), TraceFileError> {
-        let mut bytes = std::mem::take(&mut self.bytes);
-        bytes.clear();
-        predicted::encode_by_prediction(words, &mut bytes);
-        let appended = self.append(TraceBlockKind::Symbols, PREDICTION_LAYOUT, (stream, words.len() as u32), index, &bytes);
-        self.bytes = bytes;
+        let mut encoder = std::mem::take(&mut self.encoder);
+        encoder.begin();
+        let mut rest = words.iter().copied();
+        encoder.push_while(u32::MAX, || rest.next());
+        let appended = self.append(TraceBlockKind::Symbols, PREDICTION_LAYOUT, (stream, encoder.count()), index, encoder.finish());
+        self.encoder = encoder;
         appended
     }
 
@@ -248,7 +249,7 @@ impl BlockFileReader {
         let data = self.data(header)?;
         let symbols = match header.section.layout {
             DIFFERENCE_LAYOUT => decode_differences(&data, header.count as usize),
-            PREDICTION_LAYOUT => predicted::decode_by_prediction(&data, header.count as usize),
+            PREDICTION_LAYOUT => decode_by_prediction(&data, header.count as usize),
             _ => None,
         };
         symbols.ok_or_else(|| self.inconsistent_block_error(header, "its symbols are malformed"))

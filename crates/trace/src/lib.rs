@@ -97,6 +97,8 @@ mod subject;
 mod symbols;
 mod system;
 mod trace_file;
+mod trace_symbols;
+mod trace_writer;
 mod tracer;
 mod trampolines;
 mod trial;
@@ -132,8 +134,10 @@ pub use subject::Executable;
 pub use symbols::Symbols;
 pub use system::{cores, pin_thread_to_core, send_signal};
 pub use trace_file::{
-    TRACE_FORMAT, ThreadStamp, ThreadWriter, TraceBlock, TraceDescription, TraceEndRecord, TraceEvent, TraceFile, TraceFilePiece,
-    TraceFrameStack, TraceFunction, TraceWriter, TracedBlockInfo, TracedFunctionInfo, TracedRunInfo,
+    TRACE_FORMAT, ThreadStamp, TraceBlock, TraceDescription, TraceEndRecord, TraceEvent, TraceFile, TraceFilePiece, TraceFrameStack,
+    TraceFunction, TracedBlockInfo, TracedFunctionInfo, TracedRunInfo,
 };
+pub use trace_symbols::{BlockLead, BlockSymbol};
+pub use trace_writer::{ThreadWriter, TraceWriter};
 pub use tracer::{ClientLink, ClientMessage, TracerSplit, split_into_client_and_tracer};
 pub use trial::try_collector;

@@ -12,7 +12,7 @@ use std::path::Path;
 use trodden_container::FileKind;
 
 /// The format of partial traces.
-pub const PARTIAL_TRACE_FORMAT: TraceFormat = TraceFormat { kind: FileKind::PARTIAL_TRACE, version: 5 };
+pub const PARTIAL_TRACE_FORMAT: TraceFormat = TraceFormat { kind: FileKind::PARTIAL_TRACE, version: 6 };
 /// Maximum number of symbols per block, and thus the maximum number of a thread's hits that are lost if the collector is killed.
 const MAX_BLOCK_SYMBOLS: usize = 1 << 16;
 

@@ -5,27 +5,21 @@
 //! some ten thousand events, each with an index that has the number of its first program block, the open frames, and the functions that
 //! occur. So any position is reached by reading one block, and memory is bounded by one block and the call depth. Order stamps are in
 //! blocks of their own. The end says how the run ended.
-// Length: what is written is also read here.
 
-use crate::block_file::{
-    BlockFileReader, BlockFileWriter, DIFFERENCE_LAYOUT, StoredBlock, TraceBlockKind, TraceFileError, TraceFormat, encode_differences,
-};
+use crate::block_file::{BlockFileReader, StoredBlock, TraceBlockKind, TraceFileError, TraceFormat};
 use crate::follow::FollowEnding;
-use crate::numbers::{Cursor, push_number};
+use crate::numbers::Cursor;
 use crate::sink::{OrderStamp, StampPosition, ThreadNumber};
+use crate::trace_symbols::push_events_of_symbol;
 use serde::{Deserialize, Serialize};
-use std::os::fd::AsRawFd;
 use std::path::Path;
 use trodden_binary::linked::split_address;
 use trodden_container::{FILE_HEADER_BYTES, FileKind};
-use trodden_profile::atomic_file::{AtomicFile, FilePermissions};
 
 /// The format of trace files.
-pub const TRACE_FORMAT: TraceFormat = TraceFormat { kind: FileKind::TRACE, version: 8 };
-/// Maximum number of events per block of the file.
-const MAX_BLOCK_EVENTS: usize = 1 << 16;
-/// Maximum number of order stamps per block of the file.
-const MAX_BLOCK_STAMPS: usize = 1 << 15;
+pub const TRACE_FORMAT: TraceFormat = TraceFormat { kind: FileKind::TRACE, version: 9 };
+/// Number of symbols in a piece of a trace. Only the last piece of a thread may have fewer.
+pub(crate) const MAX_PIECE_SYMBOLS: u32 = 1 << 16;
 
 /// A function of the trace, as an index into [`TraceDescription::functions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -166,39 +160,6 @@ pub struct TracedRunInfo {
 
 impl Eq for TracedRunInfo {}
 
-const RETURN_SYMBOL: u32 = 0;
-const UNWIND_SYMBOL: u32 = 1;
-const FIRST_CALL_SYMBOL: u32 = 2;
-const OUTSIDE_FLAG: u32 = 1;
-const TAIL_FLAG: u32 = 2;
-const FIRST_BLOCK_SYMBOL: u32 = 8;
-
-impl TraceEvent {
-    fn symbol(self) -> u32 {
-        match self {
-            Self::Return => RETURN_SYMBOL,
-            Self::Unwind => UNWIND_SYMBOL,
-            Self::Call { outside, tail } => FIRST_CALL_SYMBOL + if outside { OUTSIDE_FLAG } else { 0 } + if tail { TAIL_FLAG } else { 0 },
-            Self::Block(block) => FIRST_BLOCK_SYMBOL + block.0,
-        }
-    }
-
-    /// Returns the event of a symbol in a trace with this number of program blocks; `None` if the symbol is invalid.
-    fn from_symbol(symbol: u64, blocks: usize) -> Option<Self> {
-        let symbol = u32::try_from(symbol).ok()?;
-        Some(match symbol {
-            RETURN_SYMBOL => Self::Return,
-            UNWIND_SYMBOL => Self::Unwind,
-            FIRST_BLOCK_SYMBOL.. => Self::Block(TraceBlock(checked_number((symbol - FIRST_BLOCK_SYMBOL).into(), blocks)?)),
-            FIRST_CALL_SYMBOL..FIRST_BLOCK_SYMBOL if symbol - FIRST_CALL_SYMBOL <= OUTSIDE_FLAG | TAIL_FLAG => Self::Call {
-                outside: (symbol - FIRST_CALL_SYMBOL) & OUTSIDE_FLAG != 0,
-                tail: (symbol - FIRST_CALL_SYMBOL) & TAIL_FLAG != 0,
-            },
-            _ => return None,
-        })
-    }
-}
-
 /// The call stack of a thread, updated event by event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TraceFrameStack {
@@ -223,195 +184,6 @@ impl TraceFrameStack {
                 None => self.open.push(Some(function(block))),
             },
         }
-    }
-}
-
-/// Prefix of the temporary file names of traces that are being written.
-const TEMPORARY_FILE_PREFIX: &str = ".trodden-";
-
-#[derive(Debug)]
-/// Writes a trace.
-pub struct TraceWriter {
-    writer: BlockFileWriter,
-    whole: AtomicFile,
-    functions: Vec<TraceFunction>,
-    threads: Vec<ThreadBuffer>,
-}
-
-#[derive(Debug, Default)]
-struct ThreadBuffer {
-    symbols: Vec<u32>,
-    /// The stamps among the symbols, each with the number of symbols before it.
-    stamps: Vec<(usize, OrderStamp)>,
-    touched: Vec<TraceFunction>,
-    /// For each function by number, whether it is in `touched`.
-    is_touched: Vec<bool>,
-    /// The frames after the symbols that have been written.
-    frames: TraceFrameStack,
-    /// Number of program blocks that have been written.
-    blocks: u64,
-    /// Number of events that have been written.
-    events: u64,
-}
-
-impl TraceWriter {
-    /// Creates a file that only its owner can read. It replaces an existing file of this name once it is finished.
-    pub fn create(path: &Path, about: &TraceDescription) -> Result<Self, TraceFileError> {
-        let begin = || {
-            let whole = AtomicFile::create_with_access(path, TEMPORARY_FILE_PREFIX, FilePermissions::OWNER_ONLY)?;
-            Ok((whole.file().try_clone()?, whole))
-        };
-        let (file, whole) = begin().map_err(|source| TraceFileError::Io { path: path.to_owned(), source })?;
-        let mut writer = BlockFileWriter::begin(file, path, TRACE_FORMAT)?;
-        writer.append_value(TraceBlockKind::Description, about)?;
-        Ok(Self { writer, whole, functions: about.blocks.iter().map(|b| b.function).collect(), threads: Vec::new() })
-    }
-
-    /// Appends an event of a thread.
-    pub fn push(&mut self, thread: ThreadNumber, event: TraceEvent) -> Result<(), TraceFileError> {
-        self.thread(thread).push(event)
-    }
-
-    /// Returns the writer for one thread's events.
-    pub fn thread(&mut self, thread: ThreadNumber) -> ThreadWriter<'_> {
-        let index = thread.0 as usize;
-        if self.threads.len() <= index {
-            self.threads.resize_with(index + 1, ThreadBuffer::default);
-        }
-        ThreadWriter { buffer: &mut self.threads[index], functions: &self.functions, writer: &mut self.writer, thread: thread.0 }
-    }
-
-    /// Returns the number of program blocks of all threads so far.
-    pub fn blocks(&self) -> u64 {
-        let pending = |thread: &ThreadBuffer| thread.symbols.iter().filter(|symbol| **symbol >= FIRST_BLOCK_SYMBOL).count() as u64;
-        self.threads.iter().map(|thread| thread.blocks + pending(thread)).sum()
-    }
-
-    /// Writes the buffered events, and opens the file written so far for reading.
-    pub fn reopen_for_reading(mut self) -> Result<TraceFile, TraceFileError> {
-        for (thread, buffer) in (0..).zip(&mut self.threads) {
-            buffer.flush(thread, &self.functions, &mut self.writer)?;
-        }
-        TraceFile::open(Path::new(&format!("/proc/self/fd/{}", self.whole.file().as_raw_fd())))
-    }
-
-    /// Returns the number of bytes written to the file so far.
-    pub fn size(&self) -> u64 {
-        self.writer.size()
-    }
-
-    /// Writes the remaining events and the end of the trace.
-    pub fn finish(mut self, end: &TraceEndRecord) -> Result<(), TraceFileError> {
-        for (thread, buffer) in (0..).zip(&mut self.threads) {
-            buffer.flush(thread, &self.functions, &mut self.writer)?;
-        }
-        self.writer.append_value(TraceBlockKind::End, end)?;
-        self.whole.finish().map_err(|source| TraceFileError::Io { path: self.writer.path().to_owned(), source })
-    }
-}
-
-impl ThreadBuffer {
-    /// Writes the symbols of a thread. `functions` has the function of each block.
-    #[cold]
-    fn flush(&mut self, thread: u32, functions: &[TraceFunction], writer: &mut BlockFileWriter) -> Result<(), TraceFileError> {
-        self.write_stamps(thread, writer)?;
-        if self.symbols.is_empty() {
-            return Ok(());
-        }
-        let mut index = Vec::new();
-        push_number(self.blocks, &mut index);
-        push_number(self.frames.open.len() as u64, &mut index);
-        self.frames.open.iter().for_each(|f| push_number(f.map_or(0, |f| u64::from(f.0) + 1), &mut index));
-        self.follow_symbols(functions);
-        self.touched.sort_unstable();
-        push_number(self.touched.len() as u64, &mut index);
-        for function in self.touched.drain(..) {
-            push_number(u64::from(function.0), &mut index);
-            self.is_touched[function.0 as usize] = false;
-        }
-        writer.append_words(thread, &index, &self.symbols)?;
-        self.events += self.symbols.len() as u64;
-        self.symbols.clear();
-        Ok(())
-    }
-
-    /// Writes the stamps among the symbols, which must not have been written yet.
-    fn write_stamps(&mut self, thread: u32, writer: &mut BlockFileWriter) -> Result<(), TraceFileError> {
-        if self.stamps.is_empty() {
-            return Ok(());
-        }
-        let (mut blocks, mut seen) = (self.blocks, 0);
-        let (mut counts, mut ticks) = (Vec::with_capacity(2 * self.stamps.len()), Vec::with_capacity(self.stamps.len()));
-        for (index, stamp) in self.stamps.drain(..) {
-            blocks += self.symbols[seen..index].iter().filter(|symbol| **symbol >= FIRST_BLOCK_SYMBOL).count() as u64;
-            seen = index;
-            counts.push(match stamp.position {
-                StampPosition::InBlock => blocks,
-                StampPosition::BlockStart => blocks.saturating_sub(1),
-            });
-            ticks.push(stamp.ticks);
-        }
-        counts.append(&mut ticks);
-        let count = counts.len() as u32;
-        writer.append(TraceBlockKind::Stamps, DIFFERENCE_LAYOUT, (thread, count), &[], &encode_differences(&counts))
-    }
-
-    /// Updates the frames, and notes the functions that occur. `functions` has the function of each block.
-    fn follow_symbols(&mut self, functions: &[TraceFunction]) {
-        // The function that the thread is in; `None` after a call or return.
-        let mut current = None;
-        for &symbol in &self.symbols {
-            let Some(block) = symbol.checked_sub(FIRST_BLOCK_SYMBOL) else {
-                let event = TraceEvent::from_symbol(symbol.into(), functions.len()).expect("it is the symbol of an event");
-                self.frames.follow(event, |block| functions[block.0 as usize]);
-                current = None;
-                continue;
-            };
-            self.blocks += 1;
-            let function = functions[block as usize];
-            if current == Some(function) {
-                continue;
-            }
-            current = Some(function);
-            self.frames.follow(TraceEvent::Block(TraceBlock(block)), |_| function);
-            let number = function.0 as usize;
-            if self.is_touched.len() <= number {
-                self.is_touched.resize(number + 1, false);
-            }
-            if !self.is_touched[number] {
-                self.is_touched[number] = true;
-                self.touched.push(function);
-            }
-        }
-    }
-}
-
-/// Writes the events of one thread.
-#[derive(Debug)]
-pub struct ThreadWriter<'w> {
-    buffer: &'w mut ThreadBuffer,
-    functions: &'w [TraceFunction],
-    writer: &'w mut BlockFileWriter,
-    thread: u32,
-}
-
-impl ThreadWriter<'_> {
-    /// Returns the number of the thread's events so far.
-    pub fn events(&self) -> u64 {
-        self.buffer.events + self.buffer.symbols.len() as u64
-    }
-
-    /// Appends an event.
-    #[inline]
-    pub fn push(&mut self, event: TraceEvent) -> Result<(), TraceFileError> {
-        self.buffer.symbols.push(event.symbol());
-        if self.buffer.symbols.len() >= MAX_BLOCK_EVENTS { self.buffer.flush(self.thread, self.functions, self.writer) } else { Ok(()) }
-    }
-
-    /// Appends an order stamp.
-    pub fn push_stamp(&mut self, stamp: OrderStamp) -> Result<(), TraceFileError> {
-        self.buffer.stamps.push((self.buffer.symbols.len(), stamp));
-        if self.buffer.stamps.len() >= MAX_BLOCK_STAMPS { self.buffer.flush(self.thread, self.functions, self.writer) } else { Ok(()) }
     }
 }
 
@@ -502,9 +274,10 @@ impl TraceFile {
     /// The block cannot be read, or is corrupt.
     pub fn events(&self, piece: &TraceFilePiece) -> Result<Vec<TraceEvent>, TraceFileError> {
         let symbols = self.reader.symbols(&piece.header)?;
-        let events: Option<Vec<TraceEvent>> =
-            symbols.into_iter().map(|symbol| TraceEvent::from_symbol(symbol, self.description.blocks.len())).collect();
-        events.ok_or_else(|| self.reader.inconsistent_block_error(&piece.header, "it has an unknown block or event"))
+        let mut events = Vec::with_capacity(symbols.len());
+        let valid = symbols.into_iter().try_for_each(|symbol| push_events_of_symbol(symbol, self.description.blocks.len(), &mut events));
+        valid.ok_or_else(|| self.reader.inconsistent_block_error(&piece.header, "it has an unknown block or event"))?;
+        Ok(events)
     }
 
     /// Returns the events of a thread, read piece by piece.

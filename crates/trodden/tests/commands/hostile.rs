@@ -142,7 +142,7 @@ fn deep_recursion_is_shown_within_depth_limits() {
     let place = Place::with(&[(
         "deep.c",
         "#include <stdio.h>\n__attribute__((noinline)) int down(int n) { return n ? down(n - 1) + 1 : 0; }\n\
-         int main(void) { printf(\"%d\\n\", down(60000)); return 0; }\n",
+         int main(void) { printf(\"%d\\n\", down(30000)); return 0; }\n",
     )]);
     must(place.command("cc").args(["-O1", "-fno-optimize-sibling-calls", "-g", "deep.c", "-o", "deep"]));
     must(place.command(trodden()).args(["trace", "record", "--output", "t", "--", "./deep"]));

@@ -180,7 +180,7 @@ fn code_generation_gets_entry_counts_of_known_paths() {
 #[test]
 fn random_transformations_preserve_behaviour_of_random_programs() {
     let mut larger = 0;
-    for seed in 0..8 {
+    for seed in 0..5 {
         let program = random::program(seed);
         let (name, language, clang) = match program.language {
             RandomLanguage::C => ("prog.c", "cc", "clang-22"),
@@ -207,7 +207,7 @@ fn random_transformations_preserve_behaviour_of_random_programs() {
         assert_eq!((plain.status, plain.stdout), (fast.status, fast.stdout), "seed {seed} {level}");
         larger += usize::from(measure_code(&place, "fast") > measure_code(&place, "same"));
     }
-    assert!(larger >= 4, "only {larger} programs grew");
+    assert!(larger >= 3, "only {larger} programs grew");
 }
 
 fn measure_code(place: &Place, program: &str) -> u64 {

@@ -122,9 +122,9 @@ fn corrupt_journals_are_errors_or_lost_events() {
             }
         }
     };
-    // One bit is flipped in one byte: all bytes of the journal's header, some bytes of each frame's header, and one byte of each frame's
-    // content.
-    let heads = (0..frames[0]).chain(frames.iter().flat_map(|frame| (*frame..frame + 136).step_by(11)));
+    // One bit is flipped in one byte: every other byte of the journal's header, some bytes of each frame's header, and one byte of each
+    // frame's content.
+    let heads = (0..frames[0]).step_by(2).chain(frames.iter().flat_map(|frame| (*frame..frame + 136).step_by(17)));
     let contents = frames.iter().map(|frame| frame + 136 + 5);
     for at in heads.chain(contents) {
         let mut damaged = bytes.clone();

@@ -59,6 +59,8 @@ static void say(const char *when) {
         printf("%s: %d %s, flags %x, %s\n", when, s, name_of(action.sa_handler, count), action.sa_flags, sigismember(&mask, s) ? "blocked" : "free");
     }
 }
+// How often threads repeat what could be disturbed: more often if the environment says so.
+static long often(long times) { const char *rounds = getenv("TRODDEN_TEST_ROUNDS"); return rounds ? times * atol(rounds) : times; }
 static void block(int how, int s) { sigset_t set; sigemptyset(&set); sigaddset(&set, s); sigprocmask(how, &set, 0); }
 static void handle(int s, void (*handler)(int), int flags, int all) {
     struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
@@ -362,20 +364,20 @@ int main(int arguments, char **words) {
         waitpid(child, &status, 0);
         printf("%d\n", tell(status));
     } else if (IS("forks")) {
-        for (int n = 0; n < 6; n++) pthread_create(&threads[n], 0, n < 2 ? fork_often : n < 4 ? read_anything : n < 5 ? protect_often : spawn_often, (void *)(n < 2 ? 30l : n < 5 ? 10l : 15l));
+        for (int n = 0; n < 6; n++) pthread_create(&threads[n], 0, n < 2 ? fork_often : n < 4 ? read_anything : n < 5 ? protect_often : spawn_often, (void *)(n < 2 ? often(10) : n < 5 ? often(4) : often(5)));
         for (int n = 0; n < 6; n++) { pthread_join(threads[n], &results[n]); if (n < 2 || n == 5) printf("%ld\n", (long)results[n]); }
     } else if (IS("threads")) {
         pthread_key_create(&jump, 0);
         struct sigaction action = {.sa_sigaction = on_own_fault, .sa_flags = SA_SIGINFO | SA_NODEFER};
         sigaction(SIGSEGV, &action, 0);
-        for (int n = 0; n < 6; n++) pthread_create(&threads[n], 0, n < 2 ? fault_often : n < 4 ? read_blocked : n < 5 ? read_anything : create_often, (void *)(n < 2 ? 100l : n < 5 ? 3l : 30l));
+        for (int n = 0; n < 6; n++) pthread_create(&threads[n], 0, n < 2 ? fault_often : n < 4 ? read_blocked : n < 5 ? read_anything : create_often, (void *)(n < 2 ? often(40) : n < 5 ? often(1) : often(10)));
         for (int n = 0; n < 6; n++) { pthread_join(threads[n], &results[n]); if (n < 2) printf("%ld\n", (long)results[n]); }
         struct sigaction now;
         sigaction(SIGSEGV, 0, &now);
         printf("%d %x\n", now.sa_sigaction == on_own_fault, now.sa_flags);
     } else if (IS("traps")) {
         handle(SIGTRAP, on_own_trap, SA_RESTART, 0);
-        for (int n = 0; n < 4; n++) pthread_create(&threads[n], 0, n < 2 ? trap_often : count_blocked, (void *)(n < 2 ? 200l : 10l));
+        for (int n = 0; n < 4; n++) pthread_create(&threads[n], 0, n < 2 ? trap_often : count_blocked, (void *)(n < 2 ? often(70) : often(4)));
         for (int n = 0; n < 4; n++) { pthread_join(threads[n], &results[n]); printf("%ld\n", (long)results[n]); }
         struct sigaction now;
         sigaction(SIGTRAP, 0, &now);
