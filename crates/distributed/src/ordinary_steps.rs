@@ -24,8 +24,8 @@ pub struct OrdinaryStep {
 }
 
 impl OrdinaryStep {
-    /// Returns `step` on the way to the block `recorded`, from the frame `top`, or from `caller` if `lead` is a return. Returns `None` if it
-    /// is another kind of step.
+    /// Returns `step` on the way to the block `recorded`, from the frame `top`, or from `caller` if `lead` is a return. Returns `None` if
+    /// it is another kind of step.
     pub fn new(lead: BlockLead, step: &ReplayStep, recorded: TraceBlock, top: ReplayFrame, caller: ReplayFrame) -> Option<Self> {
         let (lead, block, calls) = match *step {
             ReplayStep::Next => (lead, recorded, 0),
@@ -59,7 +59,7 @@ impl OrdinaryStep {
     }
 }
 
-const TABLE_INDEX_BITS: u32 = 12;
+const TABLE_INDEX_BITS: u32 = 13;
 
 /// A table of ordinary steps, found by the block in which they start and the next recorded block.
 pub struct OrdinarySteps(Vec<OrdinaryStep>);
@@ -67,7 +67,7 @@ pub struct OrdinarySteps(Vec<OrdinaryStep>);
 impl OrdinarySteps {
     pub fn new() -> Self {
         let no_block = TraceBlock(u32::MAX);
-        let symbol = BlockSymbol::new(BlockLead::NONE, TraceBlock(0)).expect("the number is small");
+        let symbol = BlockSymbol::default();
         Self(vec![
             OrdinaryStep { symbol, last: no_block, recorded: no_block, is_last: true, caller: no_block, caller_calls: 0, calls: 0 };
             1 << TABLE_INDEX_BITS
@@ -114,11 +114,10 @@ impl OrdinarySteps {
                 top = calling + usize::from(lead.calls());
             }
             if step.is_last {
-                // Thus the next step need not wait until this one is loaded.
                 last = recorded;
                 done += 1;
             } else {
-                last = step.symbol.block();
+                last = unwatched_block(step.symbol);
             }
             Some(step.symbol)
         })?;
@@ -128,8 +127,19 @@ impl OrdinarySteps {
     }
 }
 
+/// Returns the block of a symbol. This is a function that is not inlined, so that the other case remains a branch: with a conditional move,
+/// each step would wait until the one before it is loaded.
+#[cold]
+#[inline(never)]
+fn unwatched_block(symbol: BlockSymbol) -> TraceBlock {
+    symbol.block()
+}
+
 #[inline]
 fn table_index(from: TraceBlock, to: TraceBlock) -> usize {
-    // The multiplier is 2^32 / φ, which mixes the lower bits into the upper ones.
-    ((from.0 << 5 ^ to.0).wrapping_mul(0x9e37_79b1) >> (u32::BITS - TABLE_INDEX_BITS)) as usize
+    // 2^32 / φ, which mixes the lower bits into the upper ones.
+    const MULTIPLIER: u32 = 0x9e37_79b1;
+    // The rotation moves these bits back, so that the same bits of `to` are mixed with them.
+    let mixed = (from.0.wrapping_mul(MULTIPLIER).rotate_left(u32::BITS / 2) ^ to.0).wrapping_mul(MULTIPLIER);
+    (mixed >> (u32::BITS - TABLE_INDEX_BITS)) as usize
 }

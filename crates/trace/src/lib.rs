@@ -96,6 +96,7 @@ mod stamping_threads;
 mod subject;
 mod symbols;
 mod system;
+mod trace_event;
 mod trace_file;
 mod trace_symbols;
 mod trace_writer;
@@ -133,9 +134,10 @@ pub use sleds::find_first_sled;
 pub use subject::Executable;
 pub use symbols::Symbols;
 pub use system::{cores, pin_thread_to_core, send_signal};
+pub use trace_event::{TraceBlock, TraceEvent, TraceFunction};
 pub use trace_file::{
-    TRACE_FORMAT, ThreadStamp, TraceBlock, TraceDescription, TraceEndRecord, TraceEvent, TraceFile, TraceFilePiece, TraceFrameStack,
-    TraceFunction, TracedBlockInfo, TracedFunctionInfo, TracedRunInfo,
+    TRACE_FORMAT, ThreadStamp, TraceDescription, TraceEndRecord, TraceFile, TraceFilePiece, TraceFrameStack, TracedBlockInfo,
+    TracedFunctionInfo, TracedRunInfo,
 };
 pub use trace_symbols::{BlockLead, BlockSymbol};
 pub use trace_writer::{ThreadWriter, TraceWriter};

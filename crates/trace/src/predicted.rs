@@ -1,7 +1,7 @@
 //! Compression of symbols by prediction. Programs repeat themselves, so the last three symbols usually determine the next one.
 //!
-//! A table predicts, from a hash of the last three symbols, the symbol that followed them the last time. Stored are one bit per symbol, which
-//! is 1 if the prediction was wrong, and then the symbols with wrong predictions as LEB128 numbers. This leaves little for a general
+//! A table predicts, from a hash of the last three symbols, the symbol that followed them the last time. Stored are one bit per symbol,
+//! which is 1 if the prediction was wrong, and then the symbols with wrong predictions as LEB128 numbers. This leaves little for a general
 //! compressor to do. Encoding has no branches that depend on the symbols, because the processor would often mispredict them.
 
 use crate::numbers::{Cursor, push_number};
@@ -47,8 +47,9 @@ pub struct PredictionEncoder {
     is_wrong: Vec<u64>,
     /// The bits of the last up to 63 symbols, which are not in `is_wrong` yet.
     last_bits: u64,
-    /// The symbols with wrong predictions.
+    /// The symbols with wrong predictions, followed by unused elements.
     literals: Vec<u32>,
+    literal_count: usize,
     bytes: Vec<u8>,
 }
 
@@ -58,8 +59,7 @@ impl PredictionEncoder {
         self.table.clear();
         self.table.resize(TABLE_SIZE, 0);
         self.is_wrong.clear();
-        self.literals.clear();
-        (self.context, self.count, self.last_bits) = (PredictionContext::default(), 0, 0);
+        (self.context, self.count, self.last_bits, self.literal_count) = (PredictionContext::default(), 0, 0, 0);
     }
 
     /// Returns the number of symbols encoded so far.
@@ -80,9 +80,10 @@ impl PredictionEncoder {
         let mut left = limit;
         while left > 0 {
             // All symbols are written to `literals`, but only those with wrong predictions advance the position.
-            let known = self.literals.len();
-            self.literals.resize(known + WORD_BITS as usize, 0);
-            let literals: &mut [u32; WORD_BITS as usize] = self.literals[known..].as_mut_array().expect("it was resized");
+            if self.literals.len() < self.literal_count + WORD_BITS as usize {
+                self.literals.resize(2 * self.literals.len() + WORD_BITS as usize, 0);
+            }
+            let literals = self.literals[self.literal_count..].first_chunk_mut::<{ WORD_BITS as usize }>().expect("it was resized");
             let mut literal_count = 0;
             // Local variables stay in registers.
             let (mut context, mut bits) = (self.context, self.last_bits);
@@ -100,7 +101,7 @@ impl PredictionEncoder {
                 context = context.after(symbol);
                 bit += 1;
             }
-            self.literals.truncate(known + literal_count);
+            self.literal_count += literal_count;
             self.context = context;
             self.count += bit - first;
             left -= bit - first;
@@ -121,7 +122,7 @@ impl PredictionEncoder {
         self.is_wrong.push(self.last_bits);
         self.bytes.extend(self.is_wrong.iter().flat_map(|word| word.to_le_bytes()));
         self.bytes.truncate(self.count.div_ceil(u8::BITS) as usize);
-        self.literals.iter().for_each(|symbol| push_number(rotated_symbol(*symbol).into(), &mut self.bytes));
+        self.literals[..self.literal_count].iter().for_each(|symbol| push_number(rotated_symbol(*symbol).into(), &mut self.bytes));
         &self.bytes
     }
 }

@@ -10,6 +10,7 @@ use crate::block_file::{BlockFileReader, StoredBlock, TraceBlockKind, TraceFileE
 use crate::follow::FollowEnding;
 use crate::numbers::Cursor;
 use crate::sink::{OrderStamp, StampPosition, ThreadNumber};
+use crate::trace_event::{TraceBlock, TraceEvent, TraceFunction};
 use crate::trace_symbols::push_events_of_symbol;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -20,14 +21,6 @@ use trodden_container::{FILE_HEADER_BYTES, FileKind};
 pub const TRACE_FORMAT: TraceFormat = TraceFormat { kind: FileKind::TRACE, version: 9 };
 /// Number of symbols in a piece of a trace. Only the last piece of a thread may have fewer.
 pub(crate) const MAX_PIECE_SYMBOLS: u32 = 1 << 16;
-
-/// A function of the trace, as an index into [`TraceDescription::functions`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct TraceFunction(pub u32);
-
-/// A program block of the trace, as an index into [`TraceDescription::blocks`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct TraceBlock(pub u32);
 
 /// The description of a traced program and its collection.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,24 +92,6 @@ pub struct TracedBlockInfo {
     pub function: TraceFunction,
     /// The distinct source lines of the block's instructions, in order, as pairs of file index and line number.
     pub lines: Vec<(u32, u32)>,
-}
-
-/// An event of a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TraceEvent {
-    /// A block is executed.
-    Block(TraceBlock),
-    /// A call; the next block is the callee's first.
-    Call {
-        /// True if the caller is outside the traced code.
-        outside: bool,
-        /// True for a tail call, which replaces the frame of the caller.
-        tail: bool,
-    },
-    /// The current function returns.
-    Return,
-    /// The current function is left by an exception or `longjmp`.
-    Unwind,
 }
 
 /// An order stamp of a thread: a reading of the time-stamp counter between two blocks, or during a block.

@@ -4,7 +4,7 @@
 //! or return before it, in its upper bits. All other events have symbols of their own.
 
 use crate::predicted::CONTEXT_MASK;
-use crate::trace_file::{TraceBlock, TraceEvent};
+use crate::trace_event::{TraceBlock, TraceEvent};
 
 const RETURN_SYMBOL: u32 = 0;
 const UNWIND_SYMBOL: u32 = 1;
@@ -65,6 +65,13 @@ impl BlockLead {
 /// The symbol of a block, with the calls and returns that lead to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockSymbol(u32);
+
+impl Default for BlockSymbol {
+    /// Returns the symbol of the first block, without a lead.
+    fn default() -> Self {
+        Self(FIRST_BLOCK_SYMBOL)
+    }
+}
 
 impl BlockSymbol {
     /// Returns the symbol of a block; `None` if the block's number is too large.

@@ -4,9 +4,8 @@ use crate::block_file::{BlockFileWriter, DIFFERENCE_LAYOUT, PREDICTION_LAYOUT, T
 use crate::numbers::push_number;
 use crate::predicted::PredictionEncoder;
 use crate::sink::{OrderStamp, StampPosition, ThreadNumber};
-use crate::trace_file::{
-    MAX_PIECE_SYMBOLS, TRACE_FORMAT, ThreadStamp, TraceBlock, TraceDescription, TraceEndRecord, TraceEvent, TraceFile, TraceFunction,
-};
+use crate::trace_event::{TraceBlock, TraceEvent, TraceFunction};
+use crate::trace_file::{MAX_PIECE_SYMBOLS, TRACE_FORMAT, ThreadStamp, TraceDescription, TraceEndRecord, TraceFile};
 use crate::trace_symbols::{BlockLead, BlockSymbol, symbol_of_event, symbols_of_lead};
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -14,6 +13,8 @@ use trodden_profile::atomic_file::{AtomicFile, FilePermissions};
 
 /// Maximum number of order stamps per block of the file.
 const MAX_BLOCK_STAMPS: usize = 1 << 15;
+/// Maximum number of calls and returns after which they are followed.
+const MAX_LEADS: usize = 1 << 10;
 /// Prefix of the temporary file names of traces that are being written.
 const TEMPORARY_FILE_PREFIX: &str = ".trodden-";
 
@@ -37,53 +38,50 @@ struct ThreadBuffer {
     /// For each function by number, whether it occurs in the piece.
     is_touched: Vec<bool>,
     frames: FunctionStack,
+    /// Space for symbols with calls and returns that are to be followed.
+    leads: Vec<BlockSymbol>,
     /// Number of program blocks so far.
     blocks: u64,
 }
 
-/// The functions that are open in a thread, as [`TraceFrameStack`](crate::TraceFrameStack) has them.
-#[derive(Debug)]
-struct FunctionStack {
-    /// The functions from the outermost one on, each after a first, unused element. What follows the innermost function is meaningless.
-    slots: Vec<u32>,
-    depth: usize,
-}
+/// The functions that are open in a thread, outermost first, as [`TraceFrameStack`](crate::TraceFrameStack) has them.
+#[derive(Debug, Default)]
+struct FunctionStack(Vec<u32>);
 
 /// Stands for the function that a call enters until its first block is known.
 const UNKNOWN_FUNCTION: u32 = u32::MAX;
 
-impl Default for FunctionStack {
-    fn default() -> Self {
-        Self { slots: vec![UNKNOWN_FUNCTION], depth: 0 }
-    }
-}
-
 impl FunctionStack {
-    fn open_functions(&self) -> &[u32] {
-        &self.slots[1..=self.depth]
-    }
-
-    fn push(&mut self, function: u32) {
-        self.depth += 1;
-        self.slots.truncate(self.depth);
-        self.slots.push(function);
-    }
-
     fn follow(&mut self, event: TraceEvent, functions: &[TraceFunction]) {
         match event {
-            TraceEvent::Return | TraceEvent::Unwind => self.depth = self.depth.saturating_sub(1),
+            TraceEvent::Return | TraceEvent::Unwind => drop(self.0.pop()),
             TraceEvent::Call { tail, .. } => {
-                self.depth = self.depth.saturating_sub(usize::from(tail));
-                self.push(UNKNOWN_FUNCTION);
+                if tail {
+                    self.0.pop();
+                }
+                self.0.push(UNKNOWN_FUNCTION);
             }
             TraceEvent::Block(block) => {
                 let function = functions[block.0 as usize].0;
-                match self.depth {
-                    0 => self.push(function),
-                    depth if self.slots[depth] == UNKNOWN_FUNCTION => self.slots[depth] = function,
-                    _ => {}
+                match self.0.last_mut() {
+                    None => self.0.push(function),
+                    Some(innermost) if *innermost == UNKNOWN_FUNCTION => *innermost = function,
+                    Some(_) => {}
                 }
             }
+        }
+    }
+
+    /// Follows the calls and returns before a block of this function, and the block.
+    fn follow_lead(&mut self, lead: BlockLead, function: u32) {
+        if lead.returns() {
+            self.0.pop();
+        }
+        if lead.tail_calls() {
+            self.0.pop();
+        }
+        if lead.calls() || lead.tail_calls() || self.0.is_empty() {
+            self.0.push(function);
         }
     }
 }
@@ -152,8 +150,8 @@ impl ThreadBuffer {
         self.encoder.begin();
         self.index.clear();
         push_number(self.blocks, &mut self.index);
-        push_number(self.frames.depth as u64, &mut self.index);
-        for &function in self.frames.open_functions() {
+        push_number(self.frames.0.len() as u64, &mut self.index);
+        for &function in &self.frames.0 {
             push_number(if function == UNKNOWN_FUNCTION { 0 } else { u64::from(function) + 1 }, &mut self.index);
         }
     }
@@ -222,6 +220,16 @@ impl ThreadBuffer {
         self.is_touched[functions[block.0 as usize].0 as usize] = true;
     }
 
+    /// Follows the calls and returns of the first symbols in `leads`.
+    fn follow_leads(&mut self, count: usize, functions: &[TraceFunction]) {
+        self.make_room(functions);
+        for symbol in &self.leads[..count] {
+            let (lead, function) = (symbol.lead(), functions[symbol.block().0 as usize].0);
+            self.frames.follow_lead(lead, function);
+            self.is_touched[function as usize] = true;
+        }
+    }
+
     /// Makes room for all functions in `is_touched`.
     fn make_room(&mut self, functions: &[TraceFunction]) {
         if self.is_touched.is_empty() {
@@ -251,41 +259,33 @@ impl ThreadWriter<'_> {
         self.flush_if_full()
     }
 
-    /// Appends the blocks that `next` returns until it returns `None`. May end earlier. A block after a return needs two open frames, and a
-    /// block without a lead must be in the innermost function.
+    /// Appends the blocks that `next` returns until it returns `None`. May end earlier. A block without a lead must be in the innermost
+    /// function.
     ///
-    /// This is a fast form of [`Self::push`], which takes about 2 ns per block.
+    /// This is a fast form of [`Self::push`].
     #[inline]
     pub fn push_blocks_while(&mut self, mut next: impl FnMut() -> Option<BlockSymbol>) -> Result<(), TraceFileError> {
-        const MIN_FREE_FRAMES: usize = 64;
         self.buffer.encode_pending();
-        let ThreadBuffer { encoder, frames, is_touched, blocks, .. } = &mut *self.buffer;
-        if frames.slots[frames.depth] == UNKNOWN_FUNCTION {
-            return Ok(());
+        let ThreadBuffer { encoder, leads, blocks, .. } = &mut *self.buffer;
+        if leads.is_empty() {
+            leads.resize(MAX_LEADS, BlockSymbol::default());
         }
-        if frames.slots.len() < frames.depth + MIN_FREE_FRAMES {
-            frames.slots.resize(2 * frames.depth + 2 * MIN_FREE_FRAMES, UNKNOWN_FUNCTION);
-        }
-        let (slots, mut depth) = (frames.slots.as_mut_slice(), frames.depth);
         let count = encoder.count();
+        let mut lead_count = 0;
         encoder.push_while(MAX_PIECE_SYMBOLS.saturating_sub(count), || {
-            if depth == 0 || depth + 1 >= slots.len() {
+            if lead_count >= leads.len() {
                 return None;
             }
             let symbol = next()?;
-            let lead = symbol.lead();
-            if lead != BlockLead::NONE {
-                depth = depth - usize::from(lead.returns()) + usize::from(lead.calls());
-                if lead.calls() || lead.tail_calls() {
-                    slots[depth] = self.functions[symbol.block().0 as usize].0;
-                }
+            // The piece may have begun after the function was entered, so the first symbol is noted as well.
+            if lead_count == 0 || symbol.lead() != BlockLead::NONE {
+                leads[lead_count] = symbol;
+                lead_count += 1;
             }
-            is_touched[slots[depth] as usize] = true;
-            debug_assert_eq!(slots[depth], self.functions[symbol.block().0 as usize].0, "the innermost function contains the block");
             Some(symbol.number())
         });
-        frames.depth = depth;
         *blocks += u64::from(encoder.count() - count);
+        self.buffer.follow_leads(lead_count, self.functions);
         self.flush_if_full()
     }
 
