@@ -61,14 +61,7 @@ impl FunctionStack {
                 }
                 self.0.push(UNKNOWN_FUNCTION);
             }
-            TraceEvent::Block(block) => {
-                let function = functions[block.0 as usize].0;
-                match self.0.last_mut() {
-                    None => self.0.push(function),
-                    Some(innermost) if *innermost == UNKNOWN_FUNCTION => *innermost = function,
-                    Some(_) => {}
-                }
-            }
+            TraceEvent::Block(block) => self.enter(functions[block.0 as usize].0),
         }
     }
 
@@ -80,8 +73,18 @@ impl FunctionStack {
         if lead.tail_calls() {
             self.0.pop();
         }
-        if lead.calls() || lead.tail_calls() || self.0.is_empty() {
-            self.0.push(function);
+        if lead.calls() || lead.tail_calls() {
+            self.0.push(UNKNOWN_FUNCTION);
+        }
+        self.enter(function);
+    }
+
+    /// Follows a block of this function.
+    fn enter(&mut self, function: u32) {
+        match self.0.last_mut() {
+            None => self.0.push(function),
+            Some(innermost) if *innermost == UNKNOWN_FUNCTION => *innermost = function,
+            Some(_) => {}
         }
     }
 }
