@@ -205,7 +205,7 @@ impl ThreadBuffer {
     fn push(&mut self, event: TraceEvent, functions: &[TraceFunction]) {
         self.frames.follow(event, functions);
         match event {
-            TraceEvent::Block(block) => return self.push_block(block, functions),
+            TraceEvent::Block(block) => self.push_block(block, functions),
             TraceEvent::Return => self.push_lead(BlockLead::RETURN),
             TraceEvent::Call { outside: false, tail } => self.push_lead(if tail { BlockLead::TAIL_CALL } else { BlockLead::CALL }),
             TraceEvent::Unwind | TraceEvent::Call { outside: true, .. } => {
