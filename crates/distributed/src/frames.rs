@@ -4,7 +4,7 @@ use crate::steps::ReplayFrame;
 use std::ops::{Deref, DerefMut};
 use trodden_trace::TraceBlock;
 
-/// The frames of a thread, outermost first. Memory is allocated ahead, so that a fast loop can add and remove frames without branches.
+/// The frames of a thread, outermost first. Memory is allocated ahead, so that a fast loop can add frames without allocating.
 #[derive(Default)]
 pub struct FrameStack {
     /// The frames, followed by unused elements.
@@ -14,8 +14,11 @@ pub struct FrameStack {
 
 impl FrameStack {
     pub fn push(&mut self, frame: ReplayFrame) {
-        self.slots.truncate(self.depth);
-        self.slots.push(frame);
+        // Unused elements are kept: allocating them again would take as long as the stack is deep.
+        match self.slots.get_mut(self.depth) {
+            Some(slot) => *slot = frame,
+            None => self.slots.push(frame),
+        }
         self.depth += 1;
     }
 

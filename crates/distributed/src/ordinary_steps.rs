@@ -1,5 +1,5 @@
 //! The steps of a replay that nearly all blocks take, and a table of them. Programs repeat themselves, so most steps are in the table.
-//! Whether one applies is decided by a few comparisons and one branch.
+//! A few comparisons with the call stack decide whether a step from the table applies.
 
 use crate::frames::FrameStack;
 use crate::steps::{ReplayFrame, ReplayStep};
@@ -80,8 +80,8 @@ impl OrdinarySteps {
     }
 
     /// Takes and writes steps as long as they are in the table. Returns the number of hits to which they lead. `sites` are the hits, and
-    /// `block_of_site` has the block of each site. No step is taken by which a call would come to lie where the frame at depth `outermost`
-    /// was.
+    /// `block_of_site` has the block of each site. Stops before a call if the stack has fewer than `outermost` frames, because the replay
+    /// must first discard this depth.
     pub fn follow(
         &self,
         sites: &[u32],

@@ -210,7 +210,7 @@ impl ThreadBuffer {
             TraceEvent::Call { outside: false, tail } => self.push_lead(if tail { BlockLead::TAIL_CALL } else { BlockLead::CALL }),
             TraceEvent::Unwind | TraceEvent::Call { outside: true, .. } => {
                 self.encode_pending();
-                self.encoder.push(symbol_of_event(event).expect("it is no block"));
+                self.encoder.push(symbol_of_event(event).expect("only blocks have no symbols of their own"));
             }
         }
     }
