@@ -74,9 +74,10 @@ static void in_handler(int s, siginfo_t *information, void *context) {
     if (caught++) sigaddset(&((ucontext_t *)context)->uc_sigmask, SIGSEGV);
 }
 static void quiet_reads(int s) { caught++; reads(); }
-// The next signal comes some time after this one: a slow trace with a periodic timer would execute nothing but handlers.
+#define TIMER_SIGNALS 6
+// The next signal comes some time after this one, and only a few come: in a slow trace, the program would execute almost nothing but handlers.
 static void start_timer(void) { setitimer(ITIMER_REAL, &(struct itimerval){.it_value = {0, 3000}}, 0); }
-static void timed_reads(int s) { quiet_reads(s); start_timer(); }
+static void timed_reads(int s) { quiet_reads(s); if (caught < TIMER_SIGNALS) start_timer(); }
 static __thread volatile int traps;
 static void on_own_trap(int s) { traps++; }
 static void *trap_often(void *times) { for (long n = (long)times; n; n--) { if (n % 2) raise(SIGTRAP); else __asm__ volatile("int3"); } return (void *)(long)traps; }
@@ -396,7 +397,7 @@ int main(int arguments, char **words) {
         handle(SIGALRM, timed_reads, SA_RESTART, 1);
         handle(SIGSEGV, count, 0, 0);
         start_timer();
-        while (caught < 6) reads();
+        while (caught < TIMER_SIGNALS) reads();
         setitimer(ITIMER_REAL, &(struct itimerval){}, 0);
         say("after");
     } else if (IS("stopped")) {
