@@ -7,6 +7,7 @@ use crate::pages;
 use crate::tidy;
 use anyhow::{Result, bail, ensure};
 use clap::Args;
+use std::ffi::OsString;
 use std::process::Command;
 use std::time::Instant;
 use trodden_corpus::packages::{self, PackagePurpose};
@@ -18,6 +19,9 @@ const FUZZ_SECONDS: u64 = 5;
 /// An environment variable with its value. It tells tests not to build the clang plugin, because the plugin is already in the folder of the
 /// built programs.
 const PLUGIN_IS_BUILT_VARIABLE: (&str, &str) = ("TRODDEN_TEST_PLUGIN", "built");
+
+/// The environment variable with the folder for caches. Tests get a folder of their own, so that they leave the user's as it is.
+const CACHE_VARIABLE: &str = "XDG_CACHE_HOME";
 
 /// A part of the name of each documentation test, as in `crates/flow/src/lib.rs - (line 14)`.
 const DOCUMENTATION_TEST_MARK: &str = " (line ";
@@ -98,9 +102,7 @@ fn fail_on_findings(findings: &[String]) -> Result<()> {
 fn run_tests(options: &SuiteOptions) -> Result<()> {
     let filter = options.filter.as_slice();
     if !has_nextest() {
-        return steps::run(
-            steps::cargo_command().args(["test", "--workspace", "--no-fail-fast"]).args(filter).envs([PLUGIN_IS_BUILT_VARIABLE]),
-        );
+        return steps::run(steps::cargo_command().args(["test", "--workspace", "--no-fail-fast"]).args(filter).envs(test_environment()));
     }
     if !options.fast {
         // nextest does not run documentation tests. With `--doc`, dependencies would have different features, and cargo would compile all
@@ -109,9 +111,12 @@ fn run_tests(options: &SuiteOptions) -> Result<()> {
         let is_run = |line: &str| line.starts_with("test ") && line.contains(DOCUMENTATION_TEST_MARK);
         ensure!(results.lines().any(is_run), "no documentation test was run. Mend how they are selected");
     }
-    steps::run(
-        steps::cargo_command().args(["nextest", "run", "--workspace", "--no-fail-fast"]).args(filter).envs([PLUGIN_IS_BUILT_VARIABLE]),
-    )
+    steps::run(steps::cargo_command().args(["nextest", "run", "--workspace", "--no-fail-fast"]).args(filter).envs(test_environment()))
+}
+
+fn test_environment() -> [(&'static str, OsString); 2] {
+    let (name, value) = PLUGIN_IS_BUILT_VARIABLE;
+    [(name, value.into()), (CACHE_VARIABLE, steps::target_folder().join("tmp/cache").into())]
 }
 
 /// Returns a command that runs the tests in all test files with the given names with the oldest clang.
@@ -131,7 +136,7 @@ pub fn test_files_command(names: &[&str]) -> Command {
     } else {
         tests.args(["test", "--workspace", "--no-fail-fast", "--tests", "--"]).args(names.iter().map(|name| format!("{name}::")));
     }
-    tests.envs([PLUGIN_IS_BUILT_VARIABLE]);
+    tests.envs(test_environment());
     tests
 }
 

@@ -7,6 +7,7 @@
 //! Invariants: functions are sorted by entry address, and the blocks of each function by address. Edges and calls stay in their function.
 //! Every indirect jump has edges, a call, or an [`Uncertainty`] at its address. All addresses are virtual addresses as in the ELF file.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Range;
 
@@ -15,11 +16,11 @@ use std::ops::Range;
 pub struct ProgramFunctionIndex(pub u32);
 
 /// Index of a block in [`FunctionGraph::blocks`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BlockIndex(pub u32);
 
 /// Where a graph comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum GraphSource {
     /// The graph comes from the compiler's address map.
     AddressMap {
@@ -40,7 +41,7 @@ impl fmt::Display for GraphSource {
 }
 
 /// How control leaves a block at its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum BlockEnd {
     /// Control continues with the next block in memory.
     FallThrough,
@@ -77,7 +78,7 @@ impl BlockEnd {
 }
 
 /// A basic block: instructions that are contiguous in memory and entered only at the first instruction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CodeBlock {
     /// Address of the first instruction.
     pub start: u64,
@@ -102,7 +103,7 @@ impl CodeBlock {
 }
 
 /// How an edge transfers control.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum CodeEdgeKind {
     /// Control falls through to the next instruction in memory.
     FallThrough,
@@ -136,7 +137,7 @@ impl CodeEdgeKind {
 }
 
 /// A possible transfer of control from one block to the start of another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CodeEdge {
     /// The source block. A [`CodeEdgeKind::Unwind`] edge leaves it at one of its calls.
     pub from: BlockIndex,
@@ -147,7 +148,7 @@ pub struct CodeEdge {
 }
 
 /// What a call calls.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum CodeCallee {
     /// The function with this entry address in the same file.
     Function(u64),
@@ -160,7 +161,7 @@ pub enum CodeCallee {
 }
 
 /// How a callee is entered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum CallKind {
     /// A call instruction. The callee returns to the next instruction.
     Call,
@@ -171,7 +172,7 @@ pub enum CallKind {
 }
 
 /// Whether a call returns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum CallReturns {
     /// The call may return.
     Maybe,
@@ -182,7 +183,7 @@ pub enum CallReturns {
 }
 
 /// A call in a block.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CallSite {
     /// The block that contains the call.
     pub block: BlockIndex,
@@ -204,7 +205,7 @@ pub struct CallSite {
 }
 
 /// A reason to doubt that a part of a graph is correct.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum GraphDoubt {
     /// The targets of an indirect jump are unknown.
     UnresolvedJump,
@@ -277,7 +278,7 @@ impl fmt::Display for GraphDoubt {
 }
 
 /// A part of a graph that may not be correct, given by the address of the code.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Uncertainty {
     /// Address of the code.
     pub address: u64,
@@ -286,7 +287,7 @@ pub struct Uncertainty {
 }
 
 /// Frequencies in the compiler's address map. The compiler estimated them, or took them from a profile.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CompilerFrequencies {
     /// Number of calls to the function, if the compiler used a profile.
     pub entry_count: Option<u64>,
@@ -297,7 +298,7 @@ pub struct CompilerFrequencies {
 }
 
 /// The control-flow graph of one function.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FunctionGraph {
     /// Name of the function's symbol; without a symbol, `sub_` and the entry address in hexadecimal.
     pub name: String,
@@ -375,7 +376,7 @@ impl FunctionGraph {
 }
 
 /// A stub in the procedure linkage table: code that the linker adds and that jumps to a function in a different file.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ImportStub {
     /// Address of the stub's first instruction.
     pub address: u64,
@@ -387,7 +388,7 @@ pub struct ImportStub {
 }
 
 /// The control-flow graphs of a file.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProgramGraph {
     /// Functions, sorted by entry address.
     pub functions: Vec<FunctionGraph>,
@@ -406,7 +407,7 @@ pub struct ProgramGraph {
 }
 
 /// A transfer of control that was observed in a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct GraphObservation {
     /// Address of the last instruction before the transfer.
     pub from: u64,

@@ -1,5 +1,6 @@
 //! The traced binary files: the program, and the shared libraries that the user has selected.
 
+use crate::graph_folder::GraphFolder;
 use crate::imports::ImportingImage;
 use anyhow::Result;
 use std::collections::BTreeSet;
@@ -40,15 +41,20 @@ impl TracedFiles {
         Ok(Self(paths.map(read).collect::<Result<_>>()?))
     }
 
-    /// Returns the graphs of all files as one program. Jumps that runs have `observed` are added to the graphs.
-    pub fn graphs(&self, image: &ImportingImage, observed: &[GraphObservation]) -> Result<ProgramGraph> {
+    /// Returns the graphs of all files as one program. Jumps that runs have `observed` are added to the graphs. Graphs of files without
+    /// such jumps are taken from `known`, if it has them.
+    pub fn graphs(&self, image: &ImportingImage, observed: &[GraphObservation], known: Option<&GraphFolder>) -> Result<ProgramGraph> {
         let mut graphs = Vec::new();
         for (number, file) in self.0.iter().enumerate() {
             // A jump into another file is not an edge of this file's graph.
             let own = observed.iter().filter(|o| split_address(o.from).0 == number && split_address(o.to).0 == number);
             let own: Vec<GraphObservation> =
                 own.map(|o| GraphObservation { from: split_address(o.from).1, to: split_address(o.to).1 }).collect();
-            graphs.push(recover(&file.binary, file.map.as_ref(), &own)?);
+            let recover = || Ok(recover(&file.binary, file.map.as_ref(), &own)?);
+            graphs.push(match known.filter(|_| own.is_empty()) {
+                Some(known) => known.find_or_recover(&file.binary, recover)?,
+                None => recover()?,
+            });
         }
         if graphs.len() == 1 {
             return Ok(graphs.remove(0));

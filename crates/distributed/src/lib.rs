@@ -13,6 +13,7 @@ pub mod differences;
 pub mod explain;
 pub mod files;
 mod frames;
+pub mod graph_folder;
 pub mod imports;
 pub mod jumps;
 pub mod libraries;

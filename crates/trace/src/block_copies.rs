@@ -39,25 +39,22 @@
 
 use crate::CollectError;
 use crate::copied_place::CopiedPlace;
-use crate::copy_encoder::{BlockCopies, CopyEncoder, HEAD_ADDRESS_TAG, PIECE_LENGTH, PatchKind, has_target};
+use crate::copy_encoder::{
+    BlockCopies, BranchTarget, CopyEncoder, JUMP_LENGTH, OriginalInstruction, PatchKind, RelocationError, SHORT_JUMP_LENGTH, cannot_encode,
+    has_target,
+};
 use crate::displaced::{DisplaceError, convert_call_to_jump, is_software_interrupt};
 use crate::lookups::{self, build_constant_push};
 use crate::order_stamps::build_order_stamp;
-use crate::ring_layout::{RING_CURSOR_OFFSET, RING_SIZE, RING_SYMBOLS_OFFSET, SAVED_REGISTERS_OFFSET};
 use crate::sink::StampPosition;
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, IcedError, Instruction, MemoryOperand, Mnemonic, OpKind, Register};
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+use trodden_binary::instruction::MAX_INSTRUCTION_LENGTH;
 use trodden_wire::WITNESS_SLED_INSTRUCTION;
 
-/// Length in bytes of a jump with a 32-bit displacement.
-const JUMP_LENGTH: u64 = 5;
-/// Length in bytes of a jump with an 8-bit displacement.
-const SHORT_JUMP_LENGTH: u64 = 2;
 /// Maximum number of relays in one block.
 const MAX_RELAYS_PER_BLOCK: u64 = 4;
-/// Tag of the address of the `int3` before a site's head. A thread stops there if its ring buffer is full.
-const FULL_RING_ADDRESS_TAG: u64 = 3 << 61;
 
 /// Input of [`copy_blocks`]: an image's code, and the sites in it. All addresses are addresses in memory, not in the file.
 #[derive(Debug)]
@@ -83,13 +80,9 @@ pub struct CopyRequest<'a> {
 /// # Errors
 /// A site is not code, or an instruction cannot be moved.
 pub fn copy_blocks(request: &CopyRequest, at: u64) -> Result<BlockCopies, CollectError> {
-    copy_in_pieces(request, at, PIECE_LENGTH)
-}
-
-fn copy_in_pieces(request: &CopyRequest, at: u64, piece_length: usize) -> Result<BlockCopies, CollectError> {
     let mut sites: Vec<(u64, u32)> = request.sites.iter().map(|(address, site)| (*address, *site)).collect();
     sites.sort_unstable();
-    let mut copier = BlockCopier::new(request, CopyEncoder::new(at, piece_length));
+    let mut copier = BlockCopier::new(request, at)?;
     copier.place_relays(&sites);
     for (address, site) in sites {
         copier.copy_site(address, site)?;
@@ -111,7 +104,7 @@ pub fn copy_range(code: &[(u64, Vec<u8>)], range: Range<u64>, at: u64) -> Result
     let (sites, none) = (HashMap::new(), HashSet::new());
     let (blocks, thread_positions) = (&[], &[]);
     let request = CopyRequest { code, blocks, sites: &sites, jumps: &none, guarded: &none, sleds: &none, thread_positions, table: 0 };
-    let mut copier = BlockCopier::new(&request, CopyEncoder::new(at, PIECE_LENGTH));
+    let mut copier = BlockCopier::new(&request, at)?;
     copier.emit_block_copy(range.start, range.end, u64::MAX - range.start, None)?;
     copier.encoder.finish()
 }
@@ -137,14 +130,15 @@ struct CallInBlock {
 }
 
 impl<'a> BlockCopier<'a> {
-    fn new(request: &'a CopyRequest<'a>, encoder: CopyEncoder) -> Self {
+    fn new(request: &'a CopyRequest<'a>, at: u64) -> Result<Self, CollectError> {
+        let encoder = CopyEncoder::new(at).map_err(|error| cannot_encode(&error.to_string()))?;
         let starts = request.blocks.iter().map(|b| b.start).chain(request.sites.keys().copied()).chain(request.jumps.iter().copied());
-        Self { request, starts: starts.collect(), relays: HashMap::new(), hosts: HashMap::new(), outside_returns: HashSet::new(), encoder }
+        let (relays, hosts, outside_returns) = (HashMap::new(), HashMap::new(), HashSet::new());
+        Ok(Self { request, starts: starts.collect(), relays, hosts, outside_returns, encoder })
     }
 
     /// Copies a site's block. The code after each call in the block is copied, too, if a jump to its copy fits there.
     fn copy_site(&mut self, address: u64, site: u32) -> Result<(), CollectError> {
-        self.encoder.end_piece_if_full()?;
         if self.request.sleds.contains(&address) {
             return self.copy_sled(address, site);
         }
@@ -158,7 +152,7 @@ impl<'a> BlockCopier<'a> {
             }
             None => (PatchKind::Breakpoint, 1),
         };
-        self.emit_recording_code(address, site, entry).map_err(|_| self.immovable_instruction_error(address))?;
+        self.encoder.push_head(address, site, entry);
         if self.outside_returns.contains(&address) {
             self.emit_stamp(StampPosition::BlockStart, address)?;
         }
@@ -183,7 +177,6 @@ impl<'a> BlockCopier<'a> {
 
     /// Copies an indirect jump whose target is uncertain and whose address is not a site.
     fn copy_jump(&mut self, address: u64) -> Result<(), CollectError> {
-        self.encoder.end_piece_if_full()?;
         self.encoder.patch_to_next(address, PatchKind::Breakpoint);
         let jump = self.decode_instruction_at(address).ok_or(DisplaceError::Undecodable(address))?;
         self.emit_jump_to_unknown_target(&jump, CopiedPlace::Body { original: address, intact: true })?;
@@ -240,11 +233,10 @@ impl<'a> BlockCopier<'a> {
 
     /// Emits a sled's head and the jump back to the image.
     fn copy_sled(&mut self, address: u64, site: u32) -> Result<(), CollectError> {
-        let copies = self.emit_recording_code(address, site, PatchKind::Jump);
-        let copies = copies.and_then(|()| {
-            self.emit_jump(address + WITNESS_SLED_INSTRUCTION.len() as u64, Some(CopiedPlace::Recorded { site, saved: false }))
-        });
-        Ok(copies.map_err(|_| self.immovable_instruction_error(address))?)
+        self.encoder.push_head(address, site, PatchKind::Jump);
+        let after = address + WITNESS_SLED_INSTRUCTION.len() as u64;
+        self.emit_jump(after, CopiedPlace::Recorded { site, saved: false }).map_err(|_| self.immovable_instruction_error(address))?;
+        Ok(())
     }
 
     /// Returns true if a jump of this length can be written at `address`, in a block that ends at `end`.
@@ -275,42 +267,11 @@ impl<'a> BlockCopier<'a> {
         true
     }
 
-    /// Emits the code that records a site: a breakpoint for a full ring, then the head, to which a patch at the site leads.
-    fn emit_recording_code(&mut self, address: u64, site: u32, patch: PatchKind) -> Result<(), IcedError> {
-        let ring = |offset: u64| MemoryOperand::new(Register::None, Register::None, 1, offset as i64, 8, false, Register::GS);
-        let next = MemoryOperand::new(Register::RCX, Register::None, 1, (RING_SYMBOLS_OFFSET + RING_SIZE) as i64, 8, false, Register::GS);
-        let rcx = Register::RCX;
-        let mut full = Instruction::with(Code::Int3);
-        full.set_ip(FULL_RING_ADDRESS_TAG + address);
-        self.emit_instruction(&full, None);
-        let mut save = Instruction::with2(Code::Mov_rm64_r64, ring(SAVED_REGISTERS_OFFSET), rcx)?;
-        save.set_ip(HEAD_ADDRESS_TAG | address);
-        let head = [
-            save,
-            Instruction::with2(Code::Mov_r64_rm64, rcx, ring(RING_CURSOR_OFFSET))?,
-            Instruction::with_branch(Code::Jrcxz_rel8_64, FULL_RING_ADDRESS_TAG + address)?,
-            Instruction::with2(Code::Mov_rm32_imm32, next, site)?,
-            Instruction::with2(Code::Lea_r64_m, rcx, MemoryOperand::with_base_displ(rcx, 4))?,
-            Instruction::with2(Code::Mov_rm64_r64, ring(RING_CURSOR_OFFSET), rcx)?,
-            Instruction::with2(Code::Mov_r64_rm64, rcx, ring(SAVED_REGISTERS_OFFSET))?,
-        ];
-        self.encoder.patch_to_next(address, patch);
-        for (number, instruction) in head.iter().enumerate() {
-            let place = match number {
-                6 => CopiedPlace::Recorded { site, saved: true },
-                _ => CopiedPlace::Head { site, saved: number > 0 },
-            };
-            self.encoder.push(*instruction, Some(place));
-        }
-        Ok(())
-    }
-
     /// Emits an order stamp before an instruction.
     fn emit_stamp(&mut self, position: StampPosition, original: u64) -> Result<(), CollectError> {
-        let label = self.encoder.next_index() as u64;
-        let stamp = build_order_stamp(position, original, label).map_err(|_| self.immovable_instruction_error(original))?;
-        stamp.into_iter().for_each(|(instruction, place)| self.encoder.push(instruction, place));
-        Ok(())
+        let stamp = build_order_stamp(position, original).map_err(RelocationError::from);
+        let pushed = stamp.and_then(|stamp| self.encoder.push_sequence(&stamp));
+        Ok(pushed.map_err(|_| self.immovable_instruction_error(original))?)
     }
 
     /// Returns true if an instruction is a system call, or a call or jump through which other code than the image's is usually called.
@@ -349,7 +310,7 @@ impl<'a> BlockCopier<'a> {
                 return Ok(call);
             }
             if in_image && (is_call(&instruction) || !is_movable(&instruction)) {
-                self.emit_jump(at, Some(place)).map_err(|_| self.immovable_instruction_error(at))?;
+                self.emit_jump(at, place).map_err(|_| self.immovable_instruction_error(at))?;
                 return Ok(call);
             }
             if !is_movable(&instruction) {
@@ -359,81 +320,91 @@ impl<'a> BlockCopier<'a> {
                 self.emit_call(&instruction, place).map_err(|_| self.immovable_instruction_error(at))?;
                 return Ok(call);
             }
-            self.emit_instruction(&instruction, Some(place));
+            self.emit_original(&instruction, place)?;
             at = instruction.next_ip();
             if never_falls_through(&instruction) {
                 return Ok(None);
             }
         }
-        self.emit_jump(at, Some(CopiedPlace::Body { original: at, intact: true })).map_err(|_| self.immovable_instruction_error(at))?;
+        self.emit_jump(at, CopiedPlace::Body { original: at, intact: true }).map_err(|_| self.immovable_instruction_error(at))?;
         Ok(None)
     }
 
     /// Emits a jump to `to`, or to the copy of `to` if there is one.
-    fn emit_jump(&mut self, to: u64, place: Option<CopiedPlace>) -> Result<(), IcedError> {
-        let jump = Instruction::with_branch(Code::Jmp_rel32_64, to)?;
-        self.emit_instruction(&jump, place);
-        Ok(())
+    fn emit_jump(&mut self, to: u64, place: CopiedPlace) -> Result<(), RelocationError> {
+        self.encoder.push_jump(self.branch_target(to), Some(place))
     }
 
     /// Emits a call that a patch has overwritten in the image: as a push of its return address, then a jump. Neither changes flags.
-    fn emit_call(&mut self, call: &Instruction, place: CopiedPlace) -> Result<(), IcedError> {
+    fn emit_call(&mut self, call: &Instruction, place: CopiedPlace) -> Result<(), RelocationError> {
         let jump = convert_call_to_jump(call).unwrap_or_default();
         let [push, upper] = build_constant_push(call.next_ip(), Register::RSP)?;
-        self.encoder.push(push, Some(place));
-        self.encoder.push(upper, None);
-        self.emit_instruction(&jump, None);
-        Ok(())
+        self.encoder.push_encoded(&push, Some(place))?;
+        self.encoder.push_encoded(&upper, None)?;
+        match has_target(&jump) {
+            true => self.encoder.push_jump(self.branch_target(jump.near_branch_target()), None),
+            false => self.encoder.push_encoded(&jump, None),
+        }
     }
 
     /// Emits an indirect jump or call as a lookup, which finds the copy of its target at run time. A jump that no lookup can replace is
     /// emitted after a breakpoint, and is single-stepped.
     fn emit_jump_to_unknown_target(&mut self, jump: &Instruction, place: CopiedPlace) -> Result<(), DisplaceError> {
         let address = jump.ip();
+        let immovable = self.immovable_instruction_error(address);
         if lookups::is_replaceable(jump) {
-            let label = self.encoder.next_index() as u64;
-            let lookup =
-                lookups::build_lookup(jump, self.request.table, label, place).map_err(|_| self.immovable_instruction_error(address))?;
-            lookup.into_iter().for_each(|(instruction, place)| self.encoder.push(instruction, place));
-            return Ok(());
+            let lookup = lookups::build_lookup(jump, self.request.table, place).map_err(RelocationError::from);
+            return lookup.and_then(|lookup| self.encoder.push_sequence(&lookup)).map_err(|_| immovable);
         }
         if !is_movable(jump) {
-            return Err(self.immovable_instruction_error(address));
+            return Err(immovable);
         }
-        self.encoder.push(Instruction::with(Code::Int3), Some(place));
+        self.encoder.push_encoded(&Instruction::with(Code::Int3), Some(place)).map_err(|_| immovable)?;
         let stepped = CopiedPlace::Stepped { jump: address, is_recorded: matches!(place, CopiedPlace::Recorded { .. }) };
         match is_call(jump) {
             true => self.emit_call(jump, stepped).map_err(|_| self.immovable_instruction_error(address)),
-            false => {
-                self.emit_instruction(jump, Some(stepped));
-                Ok(())
-            }
+            false => self.emit_original(jump, stepped),
         }
     }
 
     /// Emits an instruction of the image. A branch to a site is redirected to the site's copy.
-    fn emit_instruction(&mut self, instruction: &Instruction, place: Option<CopiedPlace>) {
-        let mut moved = *instruction;
-        if moved.ip() & FULL_RING_ADDRESS_TAG == 0 {
-            moved.set_ip(0);
-        }
-        let target = moved.near_branch_target();
-        if has_target(&moved) && self.request.sites.contains_key(&target) {
-            moved.set_near_branch64(HEAD_ADDRESS_TAG | target);
-        }
-        self.encoder.push(moved, place);
+    fn emit_original(&mut self, instruction: &Instruction, place: CopiedPlace) -> Result<(), DisplaceError> {
+        let target = has_target(instruction).then(|| self.branch_target(instruction.near_branch_target()));
+        let address = instruction.ip();
+        let bytes = self.bytes_at(address).ok_or(DisplaceError::Undecodable(address))?;
+        // The decoder knows the positions of constants only in the instruction that it decoded last.
+        let displacement_offset = instruction.is_ip_rel_memory_operand().then(|| {
+            let mut decoder = decoder_at(bytes, address);
+            let decoded = decoder.decode();
+            decoder.get_constant_offsets(&decoded).displacement_offset()
+        });
+        let original = OriginalInstruction { instruction: *instruction, bytes: &bytes[..instruction.len()], displacement_offset };
+        self.encoder.push_original(&original, target, Some(place)).map_err(|_| self.immovable_instruction_error(address))
+    }
+
+    fn branch_target(&self, address: u64) -> BranchTarget {
+        if self.request.sites.contains_key(&address) { BranchTarget::Head(address) } else { BranchTarget::Image(address) }
+    }
+
+    /// Returns the image's code from an address on, up to the maximum length of an instruction.
+    fn bytes_at(&self, address: u64) -> Option<&'a [u8]> {
+        let (start, bytes) = self.request.code.iter().find(|(start, bytes)| (*start..start + bytes.len() as u64).contains(&address))?;
+        let bytes = &bytes[(address - start) as usize..];
+        Some(&bytes[..bytes.len().min(MAX_INSTRUCTION_LENGTH as usize)])
     }
 
     fn decode_instruction_at(&self, address: u64) -> Option<Instruction> {
-        let (start, bytes) = self.request.code.iter().find(|(start, bytes)| (*start..start + bytes.len() as u64).contains(&address))?;
-        let bytes = &bytes[(address - start) as usize..];
-        let instruction = Decoder::with_ip(64, &bytes[..bytes.len().min(15)], address, DecoderOptions::NONE).decode();
+        let instruction = decoder_at(self.bytes_at(address)?, address).decode();
         (!instruction.is_invalid()).then_some(instruction)
     }
 
     fn immovable_instruction_error(&self, address: u64) -> DisplaceError {
         DisplaceError::Immovable { address, instruction: self.decode_instruction_at(address).map_or(Code::INVALID, |i| i.code()) }
     }
+}
+
+fn decoder_at(bytes: &[u8], address: u64) -> Decoder<'_> {
+    Decoder::with_ip(64, bytes, address, DecoderOptions::NONE)
 }
 
 fn is_padding(instruction: &Instruction) -> bool {

@@ -2,10 +2,8 @@
 
 use super::*;
 use crate::copy_encoder::SitePatch;
+use crate::head_code::HEAD_INSTRUCTION_COUNT;
 use iced_x86::{InstructionInfoFactory, RflagsBits};
-
-/// Number of instructions of a head (the code that records a site), without the breakpoint before it.
-const HEAD_INSTRUCTION_COUNT: usize = 7;
 
 /// Copies the blocks that start at these offsets, each of which is a site.
 fn copies_of(code: &[u8], starts: &[u64]) -> BlockCopies {
@@ -122,56 +120,90 @@ fn rip_relative_addresses_refer_to_the_image() {
     assert_eq!(lea.ip_rel_memory_address(), 0x40_0007);
 }
 
-/// The copies of 60 blocks, encoded in pieces of the given length. Each block calls or branches to two others.
-fn copies_in_pieces(piece_length: usize) -> BlockCopies {
-    let mut code = Vec::new();
-    for block in 0..60_i32 {
-        let branches: [(&[u8], i32); 2] = [(&[0x0f, 0x84], block * 7 % 60), (&[[0xe8], [0xe9]][block as usize % 2], block * 11 % 60)];
-        let begin = code.len();
-        for (opcode, to) in branches {
-            code.extend(opcode);
-            let displacement = to * 11 - (code.len() as i32 + 4);
-            code.extend(displacement.to_le_bytes());
-        }
-        assert_eq!(code.len() - begin, 11);
-    }
-    const AT: u64 = 0x40_0000;
-    let blocks: Vec<Range<u64>> = (0..60).map(|block| AT + block * 11..AT + block * 11 + 11).collect();
-    let sites = blocks.iter().map(|b| b.start).zip(0..).collect();
-    let (code, none) = ([(AT, code)], HashSet::new());
-    let (blocks, jumps, table) = (&blocks[..], &none, 0x110_0000);
-    let request = CopyRequest { code: &code, blocks, sites: &sites, jumps, guarded: &none, sleds: &none, thread_positions: &[], table };
-    copy_in_pieces(&request, 0x100_0000, piece_length).unwrap()
+const BLOCKS: i32 = 60;
+const BLOCK_LENGTH: i32 = 16;
+
+/// Returns the blocks to which block `block` of [`copies_of_branches`] branches, in the order of its branches.
+fn branches_of(block: i32) -> [i32; 3] {
+    [block * 7 % BLOCKS, (block + 1) % BLOCKS, block * 11 % BLOCKS]
 }
 
-/// Returns the place of each instruction in the copies, its mnemonic, and the place in the copies to which it branches.
-fn branches_between_copies(copies: &BlockCopies) -> Vec<(CopiedPlace, Mnemonic, Option<CopiedPlace>)> {
-    const AT: u64 = 0x100_0000;
-    let decode = |address: u64| Decoder::with_ip(64, &copies.code[(address - AT) as usize..], address, DecoderOptions::NONE).decode();
-    let target = |instruction: &Instruction| {
-        let to = instruction.near_branch_target();
-        let is_copy = has_target(instruction) && (AT..AT + copies.code.len() as u64).contains(&to);
-        // The target may be a stub, whose jump leads on, or a breakpoint, which has no place.
-        is_copy.then(|| copies.places.get(to).or_else(|| copies.places.get(decode(to).near_branch_target()))).flatten()
-    };
-    copies.places.iter().map(|(address, place)| (place, decode(address).mnemonic(), target(&decode(address)))).collect()
+/// Returns the copies of blocks that contain a conditional branch, a branch without a near form (`loop` or `jrcxz`) and a jump, some of them
+/// to the next block, and to blocks before and after.
+fn copies_of_branches() -> BlockCopies {
+    let mut code = Vec::new();
+    for block in 0..BLOCKS {
+        let [conditional, next, to] = branches_of(block);
+        let begin = block * BLOCK_LENGTH;
+        let mut push = |opcode: &[u8], length: i32, target: i32| {
+            code.extend(opcode);
+            let displacement = target * BLOCK_LENGTH - (code.len() as i32 + length);
+            code.extend(&displacement.to_le_bytes()[..length as usize]);
+        };
+        push(&[0x0f, 0x80 | (block % 16) as u8], 4, conditional);
+        if next > 0 {
+            push(&[[0xe2], [0xe3]][block as usize % 2], 1, next);
+        }
+        push(&[0xe9], 4, to);
+        code.resize((begin + BLOCK_LENGTH) as usize, 0x90);
+    }
+    copies_of(&code, &(0..BLOCKS).map(|block| (block * BLOCK_LENGTH) as u64).collect::<Vec<_>>())
 }
 
 #[test]
-fn copies_do_not_depend_on_the_length_of_pieces() {
-    let whole = copies_in_pieces(PIECE_LENGTH);
-    let expected = branches_between_copies(&whole);
-    assert!(expected.iter().filter(|(_, _, target)| target.is_some()).count() >= 90);
-    for piece_length in [1, 30, 200] {
-        let copies = copies_in_pieces(piece_length);
-        assert!(copies.code.len() > whole.code.len(), "some pieces end with stubs");
-        assert_eq!(branches_between_copies(&copies), expected);
-        let patched =
-            |copies: &BlockCopies| copies.patches.iter().map(|(at, patch)| (*at, std::mem::discriminant(patch))).collect::<Vec<_>>();
-        assert_eq!(patched(&copies), patched(&whole));
-        let leads_to_head = |(_, patch): &(u64, SitePatch)| match patch {
-            SitePatch::Jump(to) | SitePatch::ShortJump { to, .. } | SitePatch::Breakpoint(to) => copies.places.get(*to).is_some(),
+fn branches_between_copies_lead_where_the_original_ones_lead() {
+    const AT: u64 = 0x100_0000;
+    let copies = copies_of_branches();
+    let decode = |address: u64| Decoder::with_ip(64, &copies.code[(address - AT) as usize..], address, DecoderOptions::NONE).decode();
+    let site_of = |place: Option<CopiedPlace>| match place {
+        Some(CopiedPlace::Head { site, saved: false }) => Some(site as i32),
+        _ => None,
+    };
+    let mut short = 0;
+    for block in 0..BLOCKS {
+        let recorded = CopiedPlace::Recorded { site: block as u32, saved: false };
+        let mut at = copies.places.iter().find(|(_, place)| *place == recorded).unwrap().0;
+        let [conditional, next, to] = branches_of(block);
+        let mut check = |branch: &Instruction, target: i32| {
+            assert_eq!(site_of(copies.places.get(branch.near_branch_target())), Some(target), "{block}: {branch}");
+            short += usize::from(branch.len() == 2);
         };
-        assert!(copies.patches.iter().all(leads_to_head));
+        let first = decode(at);
+        assert_eq!(first.condition_code() as i32 - 1, block % 16, "{first}");
+        check(&first, conditional);
+        at = first.next_ip();
+        if next > 0 {
+            let [branch, over] = [decode(at), decode(at + 2)];
+            assert_eq!(branch.mnemonic(), [Mnemonic::Loop, Mnemonic::Jrcxz][block as usize % 2]);
+            assert_eq!(
+                copies.places.get(at),
+                Some(CopiedPlace::Body { original: (0x40_0006 + block * BLOCK_LENGTH) as u64, intact: true })
+            );
+            check(&decode(branch.near_branch_target()), next);
+            at = over.near_branch_target();
+        }
+        check(&decode(at), to);
     }
+    assert!(short > 0, "some branches are short");
+    let leads_to_head = |(_, patch): &(u64, SitePatch)| match patch {
+        SitePatch::Jump(to) | SitePatch::ShortJump { to, .. } | SitePatch::Breakpoint(to) => site_of(copies.places.get(*to)).is_some(),
+    };
+    assert_eq!(copies.patches.iter().filter(|patch| leads_to_head(patch)).count(), BLOCKS as usize);
+}
+
+#[test]
+fn a_block_that_falls_through_to_the_next_has_a_short_jump() {
+    // mov eax, 1; (5:) mov eax, 1; ret
+    let copies = copies_of(&[0xb8, 1, 0, 0, 0, 0xb8, 1, 0, 0, 0, 0xc3], &[0, 5]);
+    let jump = instructions(&copies).into_iter().find(|i| i.code() == Code::Jmp_rel8_64).unwrap();
+    assert_eq!(copies.places.get(jump.near_branch_target()), Some(CopiedPlace::Head { site: 1, saved: false }));
+    assert_eq!(jump.near_branch_target(), jump.next_ip() + 1, "only the breakpoint is skipped");
+}
+
+#[test]
+fn instructions_too_far_from_their_operands_are_refused() {
+    // lea rax, [rip + 0]; ret
+    let code = [(0x1_0000_0000, vec![0x48, 0x8d, 0x05, 0, 0, 0, 0, 0xc3])];
+    assert!(copy_range(&code, 0x1_0000_0000..0x1_0000_0008, 0x1_7000_0000).is_ok());
+    assert!(copy_range(&code, 0x1_0000_0000..0x1_0000_0008, 0x1_9000_0000).is_err());
 }

@@ -1,25 +1,27 @@
-//! Encodes the instructions of copied blocks and relocates them.
+//! Writes the instructions of copied blocks, relocated to their new addresses.
 //!
-//! The block encoder of iced-x86 does the work. It needs several hundred bytes of memory per instruction, and a compiler has 13 million of
-//! them, so it encodes one *piece* (the copies of some thousand blocks) at a time. A branch to a copy in an earlier piece goes directly
-//! there. A branch to a later piece, whose addresses are not known yet, goes to a *stub* at the end of its own piece: a jump whose
-//! displacement is written at the end.
+//! Most instructions do not depend on their address, so their bytes are copied. In an instruction with an IP-relative operand, the
+//! displacement is replaced; branches are encoded again. A branch to a head (the code that records a site) that is not written yet gets its
+//! displacement at the end. The code of lookups and order stamps, which contains labels, is encoded by iced-x86.
 
 use crate::CollectError;
 use crate::copied_place::{CopiedPlace, CopiedPlaces};
-use iced_x86::{BlockEncoder, BlockEncoderOptions, Code, IcedError, Instruction, InstructionBlock, OpKind};
-use std::collections::BTreeSet;
+use crate::head_code::{HEAD_OFFSET, HeadCode};
+use iced_x86::{BlockEncoder, BlockEncoderOptions, Encoder, IcedError, Instruction, InstructionBlock, OpKind, Register};
 
-/// Number of instructions after which a piece is encoded, at the end of the current block.
-pub const PIECE_LENGTH: usize = 1 << 16;
-/// Tag of a branch target that is the head (the recording code) of the site at that address. Addresses in programs have none of the upper
-/// three bits.
-pub const HEAD_ADDRESS_TAG: u64 = 0b010 << TAG_SHIFT;
-/// Tag of the address of the stub that leads to the head of the site at that address.
-const STUB_TAG: u64 = 0b001 << TAG_SHIFT;
-const TAG_SHIFT: u32 = 61;
-/// Distance from a piece to a provisional target of its stubs. No short jump reaches it, so that a stub has room for every displacement.
-const PROVISIONAL_DISTANCE: u64 = 1 << 30;
+const SHORT_JUMP_OPCODE: u8 = 0xeb;
+const JUMP_OPCODE: u8 = 0xe9;
+/// Opcode of a conditional short jump, without its condition.
+const SHORT_CONDITIONAL_JUMP_OPCODE: u8 = 0x70;
+/// Second opcode byte of a conditional jump, without its condition. The first is [`TWO_BYTE_OPCODE`].
+const CONDITIONAL_JUMP_OPCODE: u8 = 0x80;
+const TWO_BYTE_OPCODE: u8 = 0x0f;
+/// Length in bytes of a jump with a 32-bit displacement.
+pub const JUMP_LENGTH: u64 = 5;
+/// Length in bytes of a jump with an 8-bit displacement.
+pub const SHORT_JUMP_LENGTH: u64 = 2;
+/// Length in bytes of the displacement of a branch that is not short, and of an IP-relative operand.
+const DISPLACEMENT_LENGTH: usize = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SitePatch {
@@ -54,144 +56,242 @@ pub enum PatchKind {
     Breakpoint,
 }
 
+/// Where a branch in the copies leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BranchTarget {
+    /// To an address in the image.
+    Image(u64),
+    /// To the head of the site at this address.
+    Head(u64),
+}
+
+/// An instruction of the image with its bytes.
 #[derive(Debug)]
+pub struct OriginalInstruction<'a> {
+    pub instruction: Instruction,
+    /// The instruction's bytes.
+    pub bytes: &'a [u8],
+    /// The position in `bytes` of the displacement of an IP-relative operand.
+    pub displacement_offset: Option<usize>,
+}
+
+/// Why an instruction cannot be relocated.
+#[derive(Debug, thiserror::Error)]
+pub enum RelocationError {
+    /// A distance does not fit into the instruction.
+    #[error("its copy would be too far from what it refers to")]
+    TooFar,
+    /// The instruction only works at its own address.
+    #[error("it depends on its address")]
+    Immovable,
+    /// The instruction cannot be encoded.
+    #[error(transparent)]
+    Encoder(#[from] IcedError),
+}
+
 pub struct CopyEncoder {
     /// Address of the first copy.
     start: u64,
-    piece_length: usize,
-    /// The instructions of the current piece.
-    instructions: Vec<Instruction>,
-    /// Purpose of each element of `instructions`.
-    places: Vec<Option<CopiedPlace>>,
-    /// The image addresses that patches of the current piece replace, each with the index of the instruction that it leads to.
-    entries: Vec<(u64, usize, PatchKind)>,
-    /// The finished pieces.
+    head: HeadCode,
     encoded: BlockCopies,
-    /// The address of each site whose head is in a finished piece, and the head's address, both ascending.
+    /// The address of each site with a head, and the head's address, both ascending.
     heads: Vec<(u64, u64)>,
-    /// Offset of each stub in the finished pieces, and the site to which it leads.
-    stubs: Vec<(usize, u64)>,
+    /// Offset of each displacement that is still to be written, and the site to whose head it leads.
+    pending: Vec<(usize, u64)>,
+    encoder: Encoder,
 }
 
 impl CopyEncoder {
     /// Creates an encoder of copies that begin at address `start`.
-    pub fn new(start: u64, piece_length: usize) -> Self {
+    ///
+    /// # Errors
+    /// The head's code cannot be encoded.
+    pub fn new(start: u64) -> Result<Self, IcedError> {
         let encoded = BlockCopies { code: Vec::new(), places: CopiedPlaces::new(start), patches: Vec::new() };
-        let (instructions, places, entries) = (Vec::new(), Vec::new(), Vec::new());
-        Self { start, piece_length, instructions, places, entries, encoded, heads: Vec::new(), stubs: Vec::new() }
+        Ok(Self { start, head: HeadCode::new()?, encoded, heads: Vec::new(), pending: Vec::new(), encoder: Encoder::new(64) })
     }
 
-    /// Adds an instruction. The heads of sites must be added by ascending addresses.
-    pub fn push(&mut self, instruction: Instruction, place: Option<CopiedPlace>) {
-        self.instructions.push(instruction);
-        self.places.push(place);
+    /// Returns the address of the next instruction.
+    fn address(&self) -> u64 {
+        self.start + self.encoded.code.len() as u64
     }
 
-    /// Returns the index of the next instruction in its piece.
-    pub fn next_index(&self) -> usize {
-        self.instructions.len()
+    fn push_place(&mut self, place: Option<CopiedPlace>) {
+        if let Some(place) = place {
+            self.encoded.places.push(self.address(), place);
+        }
     }
 
     /// Requests a patch of the image that leads to the next instruction.
     pub fn patch_to_next(&mut self, address: u64, kind: PatchKind) {
-        self.entries.push((address, self.next_index(), kind));
+        self.push_patch(address, kind, self.address());
     }
 
-    /// Encodes the current piece if it has become long enough. No instruction that follows may refer to one before, except to heads.
-    pub fn end_piece_if_full(&mut self) -> Result<(), CollectError> {
-        if self.instructions.len() >= self.piece_length { self.end_piece() } else { Ok(()) }
+    fn push_patch(&mut self, address: u64, kind: PatchKind, to: u64) {
+        let patch = match kind {
+            PatchKind::Jump => SitePatch::Jump(to),
+            PatchKind::ShortJump { relay, host } => SitePatch::ShortJump { to, relay, host },
+            PatchKind::Breakpoint => SitePatch::Breakpoint(to),
+        };
+        self.encoded.patches.push((address, patch));
+    }
+
+    /// Writes the code that records a site: a breakpoint for a full ring, then the head, to which a patch at the site leads. Sites must be
+    /// added by ascending addresses.
+    pub fn push_head(&mut self, address: u64, site: u32, patch: PatchKind) {
+        self.shorten_jump_to_next_head(address);
+        let at = self.address();
+        self.push_patch(address, patch, at + HEAD_OFFSET);
+        self.heads.push((address, at + HEAD_OFFSET));
+        for (offset, place) in self.head.places(site) {
+            self.encoded.places.push(at + offset, place);
+        }
+        self.head.write(site, &mut self.encoded.code);
+    }
+
+    /// If the last instruction is a jump to the head of a site, and this head comes next, replaces it by a short jump.
+    fn shorten_jump_to_next_head(&mut self, site: u64) {
+        let code = &mut self.encoded.code;
+        let is_last = |offset: usize| offset + DISPLACEMENT_LENGTH == code.len() && code[offset - 1] == JUMP_OPCODE;
+        if self.pending.pop_if(|(offset, to)| *to == site && is_last(*offset)).is_some() {
+            code.truncate(code.len() - JUMP_LENGTH as usize);
+            code.extend([SHORT_JUMP_OPCODE, HEAD_OFFSET as u8]);
+        }
+    }
+
+    /// Writes an instruction that does not depend on its address, except by IP-relative operands.
+    pub fn push_encoded(&mut self, instruction: &Instruction, place: Option<CopiedPlace>) -> Result<(), RelocationError> {
+        self.push_place(place);
+        self.encoder.encode(instruction, self.address())?;
+        self.encoded.code.append(&mut self.encoder.take_buffer());
+        Ok(())
+    }
+
+    /// Writes a sequence of instructions whose branches lead to labels (the addresses of other instructions) in it.
+    pub fn push_sequence(&mut self, sequence: &[(Instruction, Option<CopiedPlace>)]) -> Result<(), RelocationError> {
+        let at = self.address();
+        let instructions: Vec<Instruction> = sequence.iter().map(|(instruction, _)| *instruction).collect();
+        let block = InstructionBlock::new(&instructions, at);
+        let result = BlockEncoder::encode(64, block, BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS)?;
+        for ((_, place), offset) in sequence.iter().zip(&result.new_instruction_offsets) {
+            // The encoder reports no offset (`u32::MAX`) for an instruction that it had to rewrite.
+            if let Some(place) = place.filter(|_| *offset != u32::MAX) {
+                self.encoded.places.push(at + u64::from(*offset), place);
+            }
+        }
+        self.encoded.code.extend(result.code_buffer);
+        Ok(())
+    }
+
+    /// Writes an instruction of the image. `target` is where it leads if it is a branch.
+    pub fn push_original(
+        &mut self,
+        original: &OriginalInstruction,
+        target: Option<BranchTarget>,
+        place: Option<CopiedPlace>,
+    ) -> Result<(), RelocationError> {
+        let (instruction, bytes) = (&original.instruction, original.bytes);
+        if let Some(target) = target {
+            return self.push_branch(original, target, place);
+        }
+        if original.displacement_offset.is_some() && instruction.memory_base() != Register::RIP {
+            return Err(RelocationError::Immovable);
+        }
+        self.push_place(place);
+        let at = self.encoded.code.len();
+        self.encoded.code.extend(bytes);
+        if let Some(offset) = original.displacement_offset {
+            let distance = distance(self.address(), instruction.ip_rel_memory_address())?;
+            self.encoded.code[at + offset..at + offset + DISPLACEMENT_LENGTH].copy_from_slice(&distance.to_le_bytes());
+        }
+        Ok(())
+    }
+
+    fn push_branch(&mut self, original: &OriginalInstruction, to: BranchTarget, place: Option<CopiedPlace>) -> Result<(), RelocationError> {
+        let instruction = &original.instruction;
+        if instruction.is_jmp_short_or_near() {
+            return self.push_jump(to, place);
+        }
+        if instruction.is_jcc_short_or_near() {
+            // The enumeration starts with `None`, and has the processor's order.
+            let condition = instruction.condition_code() as u8 - 1;
+            let (short, near) = (SHORT_CONDITIONAL_JUMP_OPCODE | condition, CONDITIONAL_JUMP_OPCODE | condition);
+            return self.push_branch_code(short, &[TWO_BYTE_OPCODE, near], to, place);
+        }
+        if instruction.is_jcx_short() || instruction.is_loop() || instruction.is_loopcc() {
+            // It has only a short form, so it leads to a jump: the branch; short jump over the next; jump to the target.
+            self.push_place(place);
+            let [opcode @ .., _] = original.bytes else { return Err(RelocationError::Immovable) };
+            self.encoded.code.extend(opcode);
+            self.encoded.code.extend([SHORT_JUMP_LENGTH as u8, SHORT_JUMP_OPCODE, JUMP_LENGTH as u8]);
+            return self.push_near_branch(&[JUMP_OPCODE], to);
+        }
+        Err(RelocationError::Immovable)
+    }
+
+    /// Writes a jump.
+    pub fn push_jump(&mut self, to: BranchTarget, place: Option<CopiedPlace>) -> Result<(), RelocationError> {
+        self.push_branch_code(SHORT_JUMP_OPCODE, &[JUMP_OPCODE], to, place)
+    }
+
+    /// Writes a branch with these opcodes, in its short form if it leads to a head before it within reach.
+    fn push_branch_code(&mut self, short: u8, near: &[u8], to: BranchTarget, place: Option<CopiedPlace>) -> Result<(), RelocationError> {
+        self.push_place(place);
+        let known = if let BranchTarget::Head(site) = to { self.find_head(site) } else { None };
+        let distance = known.and_then(|head| i8::try_from(head.wrapping_sub(self.address() + SHORT_JUMP_LENGTH) as i64).ok());
+        match distance {
+            Some(distance) => {
+                self.encoded.code.extend([short, distance as u8]);
+                Ok(())
+            }
+            None => self.push_near_branch(near, to),
+        }
+    }
+
+    fn push_near_branch(&mut self, opcode: &[u8], to: BranchTarget) -> Result<(), RelocationError> {
+        self.encoded.code.extend(opcode);
+        let offset = self.encoded.code.len();
+        let after = self.address() + DISPLACEMENT_LENGTH as u64;
+        let target = match to {
+            BranchTarget::Image(address) => Some(address),
+            BranchTarget::Head(site) => self.find_head(site),
+        };
+        let displacement = match (target, to) {
+            (Some(target), _) => distance(after, target)?,
+            (None, BranchTarget::Head(site)) => {
+                self.pending.push((offset, site));
+                0
+            }
+            (None, BranchTarget::Image(_)) => unreachable!("addresses in the image are known"),
+        };
+        self.encoded.code.extend(displacement.to_le_bytes());
+        Ok(())
     }
 
     /// Returns all copies.
     ///
     /// # Errors
-    /// An instruction cannot be relocated.
+    /// A branch leads to a site without a head, or too far.
     pub fn finish(mut self) -> Result<BlockCopies, CollectError> {
-        self.end_piece()?;
-        for (offset, site) in std::mem::take(&mut self.stubs) {
-            let after = self.start + offset as u64 + 5;
+        for (offset, site) in std::mem::take(&mut self.pending) {
             let head = self.find_head(site).ok_or_else(|| cannot_encode(&format!("the copy of block {site:#x} is missing")))?;
-            let displacement = i32::try_from(head.wrapping_sub(after) as i64).map_err(|_| cannot_encode("they are too far apart"))?;
-            self.encoded.code[offset + 1..offset + 5].copy_from_slice(&displacement.to_le_bytes());
+            let after = self.start + (offset + DISPLACEMENT_LENGTH) as u64;
+            let displacement = distance(after, head).map_err(|error| cannot_encode(&error.to_string()))?;
+            self.encoded.code[offset..offset + DISPLACEMENT_LENGTH].copy_from_slice(&displacement.to_le_bytes());
         }
         Ok(self.encoded)
     }
 
-    fn end_piece(&mut self) -> Result<(), CollectError> {
-        let at = self.start + self.encoded.code.len() as u64;
-        let first_stub = self.instructions.len();
-        let stubs = self.resolve_branches();
-        for site in &stubs {
-            let stub = Instruction::with_branch(Code::Jmp_rel32_64, at + PROVISIONAL_DISTANCE).map_err(cannot_encode_instruction)?;
-            self.push(with_ip(stub, STUB_TAG | site), None);
-        }
-        let piece = InstructionBlock::new(&self.instructions, at);
-        let result =
-            BlockEncoder::encode(64, piece, BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS).map_err(cannot_encode_instruction)?;
-        // The encoder reports no offset (`u32::MAX`) for an instruction that it had to rewrite. Heads and stubs are never rewritten.
-        let offset_of = |index: usize| Some(result.new_instruction_offsets[index]).filter(|offset| *offset != u32::MAX);
-        let address_of = |index: usize| offset_of(index).map(|offset| at + u64::from(offset));
-        for (index, instruction) in self.instructions.iter().enumerate() {
-            let Some(address) = address_of(index) else { continue };
-            self.heads.extend(head_of(instruction.ip()).map(|site| (site, address)));
-            if let Some(place) = self.places[index] {
-                self.encoded.places.push(address, place);
-            }
-        }
-        for (address, index, kind) in self.entries.drain(..) {
-            let Some(to) = address_of(index) else { continue };
-            let patch = match kind {
-                PatchKind::Jump => SitePatch::Jump(to),
-                PatchKind::ShortJump { relay, host } => SitePatch::ShortJump { to, relay, host },
-                PatchKind::Breakpoint => SitePatch::Breakpoint(to),
-            };
-            self.encoded.patches.push((address, patch));
-        }
-        for (index, site) in (first_stub..).zip(stubs) {
-            let offset = offset_of(index).ok_or_else(|| cannot_encode("a jump between two of them was rewritten"))?;
-            self.stubs.push((self.encoded.code.len() + offset as usize, site));
-        }
-        self.encoded.code.extend(result.code_buffer);
-        self.instructions.clear();
-        self.places.clear();
-        Ok(())
-    }
-
-    /// Directs branches to heads in other pieces to their addresses or, if these are not known yet, to stubs. Returns the sites for which
-    /// stubs are needed.
-    fn resolve_branches(&mut self) -> BTreeSet<u64> {
-        let mut own = self.instructions.iter().filter_map(|instruction| head_of(instruction.ip()));
-        let (first, last) = (own.next(), own.next_back());
-        let is_own = |site: u64| first.is_some_and(|first| first <= site && site <= last.unwrap_or(first));
-        let mut stubs = BTreeSet::new();
-        for index in 0..self.instructions.len() {
-            let branch = &self.instructions[index];
-            let Some(site) = head_of(branch.near_branch_target()).filter(|site| has_target(branch) && !is_own(*site)) else { continue };
-            let target = self.find_head(site).unwrap_or_else(|| {
-                stubs.insert(site);
-                STUB_TAG | site
-            });
-            self.instructions[index].set_near_branch64(target);
-        }
-        stubs
-    }
-
-    /// Returns the address of a site's head, if it is in a finished piece.
+    /// Returns the address of a site's head, if it is written already.
     fn find_head(&self, site: u64) -> Option<u64> {
+        self.heads.last().filter(|last| site <= last.0)?;
         let found = self.heads.binary_search_by_key(&site, |head| head.0).ok()?;
         Some(self.heads[found].1)
     }
 }
 
-fn with_ip(instruction: Instruction, address: u64) -> Instruction {
-    let mut placed = instruction;
-    placed.set_ip(address);
-    placed
-}
-
-/// Returns the site whose head is at a tagged address.
-fn head_of(tagged: u64) -> Option<u64> {
-    (tagged >> TAG_SHIFT == HEAD_ADDRESS_TAG >> TAG_SHIFT).then_some(tagged & !HEAD_ADDRESS_TAG)
+fn distance(from: u64, to: u64) -> Result<i32, RelocationError> {
+    i32::try_from(to.wrapping_sub(from) as i64).map_err(|_| RelocationError::TooFar)
 }
 
 /// Returns true if an instruction is a branch or call whose target is part of it.
@@ -199,10 +299,6 @@ pub fn has_target(instruction: &Instruction) -> bool {
     matches!(instruction.op0_kind(), OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64)
 }
 
-fn cannot_encode(reason: &str) -> CollectError {
+pub fn cannot_encode(reason: &str) -> CollectError {
     CollectError::Unexpected { what: format!("copies of its blocks cannot be encoded: {reason}") }
-}
-
-fn cannot_encode_instruction(error: IcedError) -> CollectError {
-    cannot_encode(&error.to_string())
 }

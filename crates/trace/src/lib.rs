@@ -55,6 +55,7 @@ mod follow;
 mod followed_thread;
 mod fresh_folder;
 mod hardware;
+mod head_code;
 mod hidden_patches;
 mod hot_paths;
 mod images;

@@ -1,6 +1,5 @@
 //! Lookups: the code that takes the place of an indirect jump in an instrumented copy of a block, and the table that it reads. It finds the
-//! copy of the block that
-//! the jump leads to, so that a program with computed jumps stays in copies and does not stop.
+//! copy of the block that the jump leads to, so that a program with computed jumps stays in copies and does not stop.
 //!
 //! ```text
 //!        save rax, rcx, rdx           in the thread's ring
@@ -42,8 +41,9 @@ pub const TABLE_SIZE: u64 = (1 << 16) * LOOKUP_ENTRY_SIZE + 4096;
 /// target 0 would be, because the zeros of an unused entry would match it, and those whose target was removed or is being replaced.
 const NO_TARGET_ADDRESS: u64 = 1;
 
-/// Tag bit by which the encoder recognises an address as a label within a lookup. Addresses in programs never have this bit.
-const LABEL_TAG: u64 = 1 << 63;
+/// Tag bit of labels: addresses by which branches of a sequence refer to other instructions of it. Addresses in programs never have this
+/// bit.
+pub const LABEL_TAG: u64 = 1 << 63;
 
 /// Returns true if a lookup can take the place of an instruction, which must be a near indirect jump or call.
 pub fn is_replaceable(instruction: &Instruction) -> bool {
@@ -55,20 +55,15 @@ pub fn is_replaceable(instruction: &Instruction) -> bool {
 }
 
 /// Returns the instructions of a lookup, each with its purpose. `jump` is the jump or call with its address; `first` is the purpose of the
-/// first instruction. `label` differs for each lookup.
-pub fn build_lookup(
-    jump: &Instruction,
-    table: u64,
-    label: u64,
-    first: CopiedPlace,
-) -> Result<Vec<(Instruction, Option<CopiedPlace>)>, IcedError> {
+/// first instruction.
+pub fn build_lookup(jump: &Instruction, table: u64, first: CopiedPlace) -> Result<Vec<(Instruction, Option<CopiedPlace>)>, IcedError> {
     // Length: one sequence of instructions.
     use Register::{RAX, RCX, RDX, RSP};
     let ring = |offset: u64| MemoryOperand::new(Register::None, Register::None, 1, offset as i64, 8, false, Register::GS);
     let save = |offset: u64, register: Register| Instruction::with2(Code::Mov_rm64_r64, ring(offset), register);
     let load = |register: Register, from: MemoryOperand| Instruction::with2(Code::Mov_r64_rm64, register, from);
     let add = |register: Register, from: MemoryOperand| Instruction::with2(Code::Lea_r64_m, register, from);
-    let (hit, go) = (LABEL_TAG | label << 1, LABEL_TAG | label << 1 | 1);
+    let (hit, go) = (LABEL_TAG, LABEL_TAG | 1);
     let (address, is_recorded) = (jump.ip(), matches!(first, CopiedPlace::Recorded { .. }));
     let place = |saved: bool| Some(CopiedPlace::Lookup { jump: address, saved, is_recorded });
     let mut all = vec![
@@ -201,7 +196,7 @@ mod tests {
 
     fn lookup(code: &[u8]) -> Vec<Instruction> {
         let place = CopiedPlace::Body { original: 0x40_0000, intact: true };
-        let all: Vec<Instruction> = build_lookup(&decoded(code), 0x50_0000, 7, place).unwrap().into_iter().map(|(i, _)| i).collect();
+        let all: Vec<Instruction> = build_lookup(&decoded(code), 0x50_0000, place).unwrap().into_iter().map(|(i, _)| i).collect();
         let block = InstructionBlock::new(&all, 0x48_0000);
         let encoded = BlockEncoder::encode(64, block, BlockEncoderOptions::NONE).unwrap().code_buffer;
         Decoder::with_ip(64, &encoded, 0x48_0000, DecoderOptions::NONE).into_iter().collect()

@@ -29,6 +29,7 @@
 //! missing, which makes the order less precise but not wrong.
 
 use crate::copied_place::CopiedPlace;
+use crate::lookups::LABEL_TAG;
 use crate::ring_layout::{
     RING_CURSOR_OFFSET, RING_SIZE, RING_SYMBOLS_OFFSET, SAVED_RAX_OFFSET, SAVED_RCX_OFFSET, SAVED_RDX_OFFSET, TAKES_STAMPS_OFFSET,
 };
@@ -58,14 +59,13 @@ const STAMP_SYMBOLS: usize = 3;
 /// Length in bytes of the last instruction of a stamp.
 pub const LAST_INSTRUCTION_LENGTH: u64 = 9;
 
-/// Tag bit by which the encoder recognises an address as a label, as in [`crate::lookups`].
-const LABEL_TAG: u64 = 1 << 63;
+const FULL_LABEL: u64 = LABEL_TAG;
+const RETRY_LABEL: u64 = LABEL_TAG | 1;
+const END_LABEL: u64 = LABEL_TAG | 2;
 
 /// Returns the instructions that take a stamp, each with its purpose. `original` is the image address of the instruction that follows.
-/// `label` and `label + 1` differ from the labels of lookups and other stamps.
-pub fn build_order_stamp(position: StampPosition, original: u64, label: u64) -> Result<Vec<(Instruction, Option<CopiedPlace>)>, IcedError> {
+pub fn build_order_stamp(position: StampPosition, original: u64) -> Result<Vec<(Instruction, Option<CopiedPlace>)>, IcedError> {
     use Register::{RAX, RCX, RDX};
-    let end = LABEL_TAG | (label + 1) << 1;
     let marker = match position {
         StampPosition::BlockStart => BLOCK_START_MARKER,
         StampPosition::InBlock => IN_BLOCK_MARKER,
@@ -75,30 +75,29 @@ pub fn build_order_stamp(position: StampPosition, original: u64, label: u64) -> 
         store(SAVED_RCX_OFFSET, RCX)?,
         store(SAVED_RDX_OFFSET, RDX)?,
         load(RCX, TAKES_STAMPS_OFFSET)?,
-        Instruction::with_branch(Code::Jrcxz_rel8_64, end)?,
+        Instruction::with_branch(Code::Jrcxz_rel8_64, END_LABEL)?,
     ];
     let first_saved = 3;
-    all.extend(build_reading(marker, label)?);
-    all.extend([with_label(end, load(RAX, SAVED_RAX_OFFSET)?), load(RDX, SAVED_RDX_OFFSET)?, load(RCX, SAVED_RCX_OFFSET)?]);
+    all.extend(build_reading(marker)?);
+    all.extend([with_label(END_LABEL, load(RAX, SAVED_RAX_OFFSET)?), load(RDX, SAVED_RDX_OFFSET)?, load(RCX, SAVED_RCX_OFFSET)?]);
     let place = |number: usize| Some(CopiedPlace::Stamp { original, saved: number >= first_saved });
     Ok(all.into_iter().enumerate().map(|(number, instruction)| (instruction, place(number))).collect())
 }
 
 /// Returns the instructions that read the counter and append the symbols of a stamp to the ring. They overwrite three registers.
-fn build_reading(marker: u32, label: u64) -> Result<Vec<Instruction>, IcedError> {
+fn build_reading(marker: u32) -> Result<Vec<Instruction>, IcedError> {
     use Register::{EAX, EDX, RCX};
-    let (full, retry) = (LABEL_TAG | label << 1, LABEL_TAG | label << 1 | 1);
     // `rcx` is the cursor of the stamp's last symbol.
     let symbol = |before_last: i64| {
         let end = (RING_SYMBOLS_OFFSET + RING_SIZE) as i64 - 4 * before_last;
         MemoryOperand::new(RCX, Register::None, 1, end, 8, false, Register::GS)
     };
     let advance = || Instruction::with2(Code::Lea_r64_m, RCX, MemoryOperand::with_base_displ(RCX, 4));
-    let jump_if_full = || Instruction::with_branch(Code::Jrcxz_rel8_64, full);
+    let jump_if_full = || Instruction::with_branch(Code::Jrcxz_rel8_64, FULL_LABEL);
     Ok(vec![
-        Instruction::with_branch(Code::Jmp_rel8_64, retry)?,
-        with_label(full, Instruction::with(Code::Int3)),
-        with_label(retry, load(RCX, RING_CURSOR_OFFSET)?),
+        Instruction::with_branch(Code::Jmp_rel8_64, RETRY_LABEL)?,
+        with_label(FULL_LABEL, Instruction::with(Code::Int3)),
+        with_label(RETRY_LABEL, load(RCX, RING_CURSOR_OFFSET)?),
         jump_if_full()?,
         advance()?,
         jump_if_full()?,
@@ -184,7 +183,7 @@ mod tests {
 
     #[test]
     fn length_of_last_instruction_is_known() {
-        let stamp = build_order_stamp(StampPosition::InBlock, 0x1000, 4).unwrap();
+        let stamp = build_order_stamp(StampPosition::InBlock, 0x1000).unwrap();
         let length = Encoder::new(64).encode(&stamp.last().unwrap().0, 0).unwrap();
         assert_eq!(length as u64, LAST_INSTRUCTION_LENGTH);
     }
@@ -192,7 +191,7 @@ mod tests {
     #[test]
     fn stamps_change_no_flags_and_not_the_stack() {
         let mut factory = InstructionInfoFactory::new();
-        for (instruction, _) in build_order_stamp(StampPosition::InBlock, 0x1000, 4).unwrap() {
+        for (instruction, _) in build_order_stamp(StampPosition::InBlock, 0x1000).unwrap() {
             assert_eq!(instruction.rflags_modified(), RflagsBits::NONE, "{instruction}");
             let uses_stack = factory.info(&instruction).used_registers().iter().any(|used| used.register() == Register::RSP);
             assert!(!uses_stack || instruction.code() == Code::Int3, "{instruction}");

@@ -157,16 +157,16 @@ impl Trampolines {
             table,
         };
         let first = subject.area + FIRST_COPY_OFFSET;
-        let BlockCopies { code, places, patches } = copy_blocks(&request, first)?;
-        let range = first..first + code.len() as u64;
+        let BlockCopies { code: copies, places, patches } = copy_blocks(&request, first)?;
+        let range = first..first + copies.len() as u64;
         if range.end > table {
-            let max = site_count * (table - first) as usize / code.len();
+            let max = site_count * (table - first) as usize / copies.len();
             return Err(CollectError::TooManySites { sites: site_count, max });
         }
-        subject.memory.write(first, &code)?;
-        drop(code);
+        subject.memory.write(first, &copies)?;
+        drop(copies);
         by_address.iter().for_each(|(address, number)| self.sites[*number as usize] = *address);
-        let patches = self.prepare_patches(&patches, &by_address, subject);
+        let patches = self.prepare_patches(&patches, &by_address, &code, subject);
         let targets = JumpTargetTable::new(table, &subject.memory)?;
         self.areas.push(TrampolineCopyArea { range, end: table, places, targets });
         self.write_new_patches(patches, &subject.memory)
@@ -214,18 +214,22 @@ impl Trampolines {
         self.pieces.retain(|address, _| !is_gone(*address));
     }
 
-    /// Prepares patches for writing, and notes the breakpoints and relays among them.
+    /// Prepares patches for writing, and notes the breakpoints and relays among them. `code` is the image's code, ascending.
     fn prepare_patches(
         &mut self,
         patches: &[(u64, SitePatch)],
         numbers: &HashMap<u64, u32>,
+        code: &[(u64, Vec<u8>)],
         subject: &TracedProcess,
     ) -> Vec<InstalledPatch> {
         let mut all = Vec::with_capacity(patches.len());
         let mut add = |address: u64, target: u64, new: &[u8], relay: Option<Relay>| {
-            let mut original_bytes = [0; 5];
-            let read = subject.memory.read_some(address, 5);
-            original_bytes[..read.len()].copy_from_slice(&read);
+            let original_bytes = original_bytes_at(address, code).unwrap_or_else(|| {
+                let mut original_bytes = [0; 5];
+                let read = subject.memory.read_some(address, 5);
+                original_bytes[..read.len()].copy_from_slice(&read);
+                original_bytes
+            });
             let mut new_bytes = original_bytes;
             new_bytes[..new.len()].copy_from_slice(new);
             all.push(InstalledPatch { address, original_bytes, new_bytes, length: new.len() as u8, target, relay: relay.map(Box::new) });
@@ -478,4 +482,11 @@ impl Trampolines {
         };
         places.get(address).map_or(CodePlace::Inside, CodePlace::At)
     }
+}
+
+/// Returns the bytes at an address, if all of them are in `code`.
+fn original_bytes_at(address: u64, code: &[(u64, Vec<u8>)]) -> Option<[u8; 5]> {
+    let (start, bytes) = code.iter().rfind(|(start, _)| *start <= address)?;
+    let bytes = bytes.get((address - start) as usize..)?;
+    bytes.first_chunk().copied()
 }

@@ -58,6 +58,8 @@ impl FileKind {
     pub const WAITS: FileKind = FileKind(*b"WAIT");
     /// Blocks that a program executed under QEMU, written by the QEMU plugin.
     pub const BLOCKS: FileKind = FileKind(*b"BLKS");
+    /// The recovered control-flow graphs of a binary file.
+    pub const GRAPHS: FileKind = FileKind(*b"GRPH");
     /// A recording of branches.
     pub const BRANCHES: FileKind = FileKind(*b"BRCH");
 
@@ -81,6 +83,7 @@ impl FileKind {
         (FileKind::WAITS, "a file of recorded threads"),
         (FileKind::BLOCKS, "a stream of executed blocks"),
         (FileKind::BRANCHES, "a recording of branches"),
+        (FileKind::GRAPHS, "a file of recovered graphs"),
     ];
 
     /// Returns the kind of a file that starts with `bytes`, even if the rest of its header is corrupt. `None` if the file is not one of

@@ -23,6 +23,7 @@ pub use options::{CutGraphs, ExecutionWeightSource, GraphCache, RecordOptions, R
 use crate::code::TracedCode;
 use crate::explain::{MissingStep, find_first_missing_step};
 use crate::files::TracedFiles;
+use crate::graph_folder::GraphFolder;
 use crate::imports::{ImportingImage, UntracedCodeAssumption};
 use crate::jumps::{has_edge, is_uncertain_jump, observed_jumps, replaceable_blocks};
 use crate::merge::{MergeError, MergedTrace, merge};
@@ -142,13 +143,13 @@ pub struct PreparedRecording<'a> {
 /// Builds the graphs of the files with the observed jumps, and cuts their blocks after calls. Also returns the start addresses of the
 /// pieces after cuts.
 fn cut_graphs(
-    files: &TracedFiles,
-    image: &ImportingImage,
+    (files, image): (&TracedFiles, &ImportingImage),
     observed: &BTreeSet<GraphObservation>,
     extra_cuts: &BTreeSet<u64>,
+    known: Option<&GraphFolder>,
 ) -> Result<(ProgramGraph, HashSet<u64>)> {
     let observed: Vec<GraphObservation> = observed.iter().copied().collect();
-    let mut graphs = files.graphs(image, &observed)?;
+    let mut graphs = files.graphs(image, &observed, known)?;
     let extra_cuts = extra_cuts.union(&files.return_addresses_of_get_pc_calls(&graphs)).copied().collect();
     let pieces = cut_blocks_after_calls(&mut graphs, &extra_cuts, &|at| files.next_instruction(at));
     Ok((graphs, pieces))
@@ -177,7 +178,7 @@ impl<'a> PreparedRecording<'a> {
         let files = TracedFiles::read([&subject.executable].into_iter().chain(libraries).map(|e| e.path.as_path()))?;
         let image = files.image()?;
         let (observed, extra_cuts) = (BTreeSet::new(), BTreeSet::new());
-        let recover = || cut_graphs(&files, &image, &observed, &extra_cuts);
+        let recover = || cut_graphs((&files, &image), &observed, &extra_cuts, host.graph_folder.as_ref());
         let (graphs, pieces) = match options.family {
             Some(_) => host.graphs.find_or_recover(files.hash(), recover)?,
             None => recover()?,
@@ -215,7 +216,8 @@ impl<'a> PreparedRecording<'a> {
     }
 
     fn rebuild_graphs(&mut self) -> Result<()> {
-        (self.graphs, self.pieces) = cut_graphs(&self.files, &self.image, &self.observed, &self.extra_cuts)?;
+        (self.graphs, self.pieces) =
+            cut_graphs((&self.files, &self.image), &self.observed, &self.extra_cuts, self.host.graph_folder.as_ref())?;
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! Options of a recording, and what it needs from the process that starts it.
 
+use crate::graph_folder::GraphFolder;
 use crate::plan::DistributionPlanOptions;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -79,6 +80,8 @@ pub struct RecordingHost<'a> {
     pub fresh_folder: Option<PathBuf>,
     /// Graphs of the files that were traced before, for [`RecordOptions::family`].
     pub graphs: GraphCache,
+    /// Graphs of files that were recovered by earlier processes; `None` if they are not to be used or stored.
+    pub graph_folder: Option<GraphFolder>,
     /// Other machines that execute all runs but the first; `None` if all runs are executed on this machine.
     pub machines: Option<RemoteMachines>,
 }

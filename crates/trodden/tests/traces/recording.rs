@@ -2,6 +2,7 @@
 //! Further tests are about threads, exceptions, signals, forks, and programs that cannot be traced.
 
 use crate::traced::{Folder, errors, is_installed, must};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 
 #[test]
@@ -429,4 +430,32 @@ fn ocaml_programs_run_as_without_tracing() {
         assert_eq!(must(folder.record(options, "one.trace", &[program, "-version"])), said, "{options:?}");
         assert!(folder.addresses("one.trace").len() > 10_000, "{options:?}");
     }
+}
+
+#[test]
+fn graph_of_a_large_program_is_stored_and_used_again() {
+    let folder = Folder::new();
+    let record = |cache: &str| {
+        let mut command = Command::new("setarch");
+        command.current_dir(folder.path("")).env("XDG_CACHE_HOME", folder.path(cache)).env_remove("HOME").arg("-R");
+        let arguments = ["trace", "record", "--output", "one.trace", "--", "bash", "-c", "echo $((6 * 7))"];
+        let output = command.arg(env!("CARGO_BIN_EXE_trodden")).args(arguments).output().unwrap();
+        assert_eq!(must(output), "42\n");
+        folder.addresses("one.trace")
+    };
+    let first = record("cache");
+    let graphs = folder.path("cache/trodden/graphs");
+    let files: Vec<_> = std::fs::read_dir(&graphs).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&files[0]), mode(&graphs)), (0o600, 0o700));
+    let written = files[0].metadata().unwrap().ino();
+    assert_eq!(record("cache"), first);
+    assert_eq!(files[0].metadata().unwrap().ino(), written, "the graph was recovered again");
+    // If the stored graph cannot be used, the result is the same.
+    std::fs::write(&files[0], "other").unwrap();
+    assert_eq!(record("cache"), first);
+    assert_ne!(files[0].metadata().unwrap().len(), 5, "the file is replaced");
+    std::fs::write(folder.path("file"), "").unwrap();
+    assert_eq!(record("file"), first);
 }

@@ -6,10 +6,11 @@ use crate::output;
 use anyhow::{Context, Result};
 use std::env;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_console::arguments::engines::{EngineChoice, EngineParameters};
 use trodden_console::arguments::laboratory::{PlanForm, WitnessCondition};
+use trodden_distributed::graph_folder::GraphFolder;
 use trodden_distributed::plan::DistributionPlanOptions;
 use trodden_distributed::recording::{
     ExecutionWeightSource, GraphCache, PreparedRecording, RecordOptions, RecordingHost, RemoteMachines, RunOptions, record,
@@ -102,12 +103,21 @@ fn build_recording_host(job: &TraceRecordArguments) -> Result<RecordingHost<'sta
     Ok(RecordingHost {
         program: job.command.first().and_then(|name| find_program(driver_context(), name)),
         machines: (job.engine != EngineChoice::Local).then(other_machines).transpose()?,
+        graph_folder: cache_folder().and_then(|cache| GraphFolder::new(cache.join("graphs"), &own_program).ok()),
         own_program,
         temporary: env::temp_dir(),
         forward_output: &forward_output,
         graphs: GraphCache::default(),
         fresh_folder: job.fresh_folder.then(here).transpose()?,
     })
+}
+
+/// Returns the folder for files that trodden can make again, by the XDG Base Directory Specification; `None` if the user has none.
+fn cache_folder() -> Option<PathBuf> {
+    // The specification says that relative paths are ignored.
+    let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+    Some(base?.join("trodden"))
 }
 
 /// Forwards the traced program's output. Errors are ignored, because a closed pipe must not stop the run.
