@@ -165,7 +165,7 @@ mod tests {
             has_symbol: true,
             entry: start,
             other_entries: Vec::new(),
-            ranges: vec![start..u64::MAX],
+            ranges: vec![start..start + 1, start + 1..u64::MAX],
             blocks,
             edges: Vec::new(),
             calls: vec![call],

@@ -40,8 +40,8 @@
 use crate::CollectError;
 use crate::copied_place::CopiedPlace;
 use crate::copy_encoder::{
-    BlockCopies, BranchTarget, CopyEncoder, JUMP_LENGTH, OriginalInstruction, PatchKind, RelocationError, SHORT_JUMP_LENGTH, cannot_encode,
-    has_target,
+    BlockCopies, CopyBranchTarget, CopyEncoder, JUMP_LENGTH, OriginalInstruction, PatchKind, RelocationError, SHORT_JUMP_LENGTH,
+    cannot_encode, has_target,
 };
 use crate::displaced::{DisplaceError, convert_call_to_jump, is_software_interrupt};
 use crate::lookups::{self, build_constant_push};
@@ -382,8 +382,8 @@ impl<'a> BlockCopier<'a> {
         self.encoder.push_original(&original, target, Some(place)).map_err(|_| self.immovable_instruction_error(address))
     }
 
-    fn branch_target(&self, address: u64) -> BranchTarget {
-        if self.request.sites.contains_key(&address) { BranchTarget::Head(address) } else { BranchTarget::Image(address) }
+    fn branch_target(&self, address: u64) -> CopyBranchTarget {
+        if self.request.sites.contains_key(&address) { CopyBranchTarget::Head(address) } else { CopyBranchTarget::Image(address) }
     }
 
     /// Returns the image's code from an address on, up to the maximum length of an instruction.

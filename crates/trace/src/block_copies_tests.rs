@@ -128,8 +128,8 @@ fn branches_of(block: i32) -> [i32; 3] {
     [block * 7 % BLOCKS, (block + 1) % BLOCKS, block * 11 % BLOCKS]
 }
 
-/// Returns the copies of blocks that contain a conditional branch, a branch without a near form (`loop` or `jrcxz`) and a jump, some of them
-/// to the next block, and to blocks before and after.
+/// Returns the copies of blocks that contain a conditional branch, a branch without a near form (`loop` or `jrcxz`) and a jump: some of
+/// them to the next block, others to blocks before and after.
 fn copies_of_branches() -> BlockCopies {
     let mut code = Vec::new();
     for block in 0..BLOCKS {

@@ -58,7 +58,7 @@ pub enum PatchKind {
 
 /// Where a branch in the copies leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BranchTarget {
+pub enum CopyBranchTarget {
     /// To an address in the image.
     Image(u64),
     /// To the head of the site at this address.
@@ -187,7 +187,7 @@ impl CopyEncoder {
     pub fn push_original(
         &mut self,
         original: &OriginalInstruction,
-        target: Option<BranchTarget>,
+        target: Option<CopyBranchTarget>,
         place: Option<CopiedPlace>,
     ) -> Result<(), RelocationError> {
         let (instruction, bytes) = (&original.instruction, original.bytes);
@@ -207,7 +207,12 @@ impl CopyEncoder {
         Ok(())
     }
 
-    fn push_branch(&mut self, original: &OriginalInstruction, to: BranchTarget, place: Option<CopiedPlace>) -> Result<(), RelocationError> {
+    fn push_branch(
+        &mut self,
+        original: &OriginalInstruction,
+        to: CopyBranchTarget,
+        place: Option<CopiedPlace>,
+    ) -> Result<(), RelocationError> {
         let instruction = &original.instruction;
         if instruction.is_jmp_short_or_near() {
             return self.push_jump(to, place);
@@ -230,14 +235,20 @@ impl CopyEncoder {
     }
 
     /// Writes a jump.
-    pub fn push_jump(&mut self, to: BranchTarget, place: Option<CopiedPlace>) -> Result<(), RelocationError> {
+    pub fn push_jump(&mut self, to: CopyBranchTarget, place: Option<CopiedPlace>) -> Result<(), RelocationError> {
         self.push_branch_code(SHORT_JUMP_OPCODE, &[JUMP_OPCODE], to, place)
     }
 
     /// Writes a branch with these opcodes, in its short form if it leads to a head before it within reach.
-    fn push_branch_code(&mut self, short: u8, near: &[u8], to: BranchTarget, place: Option<CopiedPlace>) -> Result<(), RelocationError> {
+    fn push_branch_code(
+        &mut self,
+        short: u8,
+        near: &[u8],
+        to: CopyBranchTarget,
+        place: Option<CopiedPlace>,
+    ) -> Result<(), RelocationError> {
         self.push_place(place);
-        let known = if let BranchTarget::Head(site) = to { self.find_head(site) } else { None };
+        let known = if let CopyBranchTarget::Head(site) = to { self.find_head(site) } else { None };
         let distance = known.and_then(|head| i8::try_from(head.wrapping_sub(self.address() + SHORT_JUMP_LENGTH) as i64).ok());
         match distance {
             Some(distance) => {
@@ -248,21 +259,21 @@ impl CopyEncoder {
         }
     }
 
-    fn push_near_branch(&mut self, opcode: &[u8], to: BranchTarget) -> Result<(), RelocationError> {
+    fn push_near_branch(&mut self, opcode: &[u8], to: CopyBranchTarget) -> Result<(), RelocationError> {
         self.encoded.code.extend(opcode);
         let offset = self.encoded.code.len();
         let after = self.address() + DISPLACEMENT_LENGTH as u64;
         let target = match to {
-            BranchTarget::Image(address) => Some(address),
-            BranchTarget::Head(site) => self.find_head(site),
+            CopyBranchTarget::Image(address) => Some(address),
+            CopyBranchTarget::Head(site) => self.find_head(site),
         };
         let displacement = match (target, to) {
             (Some(target), _) => distance(after, target)?,
-            (None, BranchTarget::Head(site)) => {
+            (None, CopyBranchTarget::Head(site)) => {
                 self.pending.push((offset, site));
                 0
             }
-            (None, BranchTarget::Image(_)) => unreachable!("addresses in the image are known"),
+            (None, CopyBranchTarget::Image(_)) => unreachable!("addresses in the image are known"),
         };
         self.encoded.code.extend(displacement.to_le_bytes());
         Ok(())
