@@ -216,6 +216,8 @@ pub enum GraphDoubt {
         /// Number of entries that the table is assumed to have.
         entries: u32,
     },
+    /// An indirect jump may have more targets than those found: code that leads to it with unknown values was found after its targets.
+    MoreTargets,
     /// An indirect jump is assumed to reach every label of its function whose address is taken.
     AnyLabel,
     /// An indirect jump is assumed to be a tail call, because the stack has the same depth as at the function's entry.
@@ -247,6 +249,7 @@ impl GraphDoubt {
         match self {
             GraphDoubt::UnresolvedJump => "unresolved-jump",
             GraphDoubt::JumpTableWithoutBound { .. } => "jump-table-without-bound",
+            GraphDoubt::MoreTargets => "more-targets",
             GraphDoubt::AnyLabel => "any-label",
             GraphDoubt::AssumedTailCall => "assumed-tail-call",
             GraphDoubt::Overlap => "overlap",
@@ -265,6 +268,7 @@ impl fmt::Display for GraphDoubt {
             GraphDoubt::JumpTableWithoutBound { table, entries } => {
                 write!(f, "the jump table at {table:#x} has no bounds check: {entries} entries assumed")
             }
+            GraphDoubt::MoreTargets => f.write_str("the indirect jump may have more targets than those found"),
             GraphDoubt::AnyLabel => f.write_str("the indirect jump is assumed to reach every label whose address is taken"),
             GraphDoubt::AssumedTailCall => f.write_str("the indirect jump is assumed to be a tail call"),
             GraphDoubt::Overlap => f.write_str("instructions overlap"),

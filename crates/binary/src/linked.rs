@@ -83,6 +83,7 @@ impl FunctionGraph {
                     *place = place.wrapping_add(by);
                 }
                 GraphDoubt::UnresolvedJump
+                | GraphDoubt::MoreTargets
                 | GraphDoubt::AnyLabel
                 | GraphDoubt::AssumedTailCall
                 | GraphDoubt::Overlap

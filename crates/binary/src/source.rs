@@ -118,15 +118,21 @@ mod tests {
     use object::{Object, ObjectSection};
     use std::path::Path;
 
+    // The test looks for its symbol and its lines.
+    #[inline(never)]
+    fn read_test_program() -> Binary {
+        Binary::read(&std::env::current_exe().unwrap()).unwrap()
+    }
+
     #[test]
     fn lines_of_test_program_are_found() {
-        let binary = Binary::read(&std::env::current_exe().unwrap()).unwrap();
+        let binary = read_test_program();
         let lines = SourceLocations::read(&binary).unwrap().expect("tests are built with lines");
-        let symbol = binary.functions().iter().find(|f| f.name.contains("lines_of_test_program_are_found") && f.size > 0).unwrap();
+        let symbol = binary.functions().iter().find(|f| f.name.contains("source5tests17read_test_program") && f.size > 0).unwrap();
         let frames = lines.frames(symbol.address);
         let outer = frames.last().unwrap();
         assert!(outer.file.as_ref().unwrap().ends_with("source.rs") && outer.line.is_some(), "{outer:?}");
-        assert!(outer.function.as_ref().unwrap().contains("lines_of_test_program_are_found"), "{outer:?}");
+        assert!(outer.function.as_ref().unwrap().contains("read_test_program"), "{outer:?}");
         assert!(lines.line(symbol.address).is_some());
         assert_eq!(lines.frames(0), []);
     }

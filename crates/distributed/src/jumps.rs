@@ -15,6 +15,7 @@ pub fn is_uncertain_jump(doubt: &GraphDoubt) -> bool {
     matches!(
         doubt,
         GraphDoubt::UnresolvedJump
+            | GraphDoubt::MoreTargets
             | GraphDoubt::AnyLabel
             | GraphDoubt::JumpTableWithoutBound { .. }
             | GraphDoubt::AssumedTailCall

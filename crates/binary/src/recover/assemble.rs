@@ -8,7 +8,7 @@ use super::padding;
 use super::reached::{CodeFlow, ReachedInstruction};
 use super::regions::{FunctionFamilies, is_cold};
 use crate::graph::*;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
 pub fn assemble(explored: &Exploration, families: &FunctionFamilies) -> ProgramGraph {
@@ -133,6 +133,12 @@ impl AssembledFunction<'_, '_, '_> {
         if entries.iter().any(|at| self.explored.is_used_as_function(*at)) {
             entries.retain(|at| self.explored.is_used_as_function(*at));
         }
+        // A jump table in data looks like pointers to functions if its targets are starts of cold parts.
+        let targets = self.find_jump_targets();
+        let is_called = |at: &u64| self.explored.call_targets.contains(at) || self.explored.known.symbols.contains_key(at);
+        if entries.iter().any(|at| is_called(at) || !targets.contains(at)) {
+            entries.retain(|at| is_called(at) || !targets.contains(at));
+        }
         if entries.is_empty() {
             let first = self.regions.iter().copied().find(|at| !is_cold_part(at) && self.explored.instructions.contains(*at));
             let first = first.or_else(|| self.reached_instructions().next().map(|(at, _)| at));
@@ -144,6 +150,14 @@ impl AssembledFunction<'_, '_, '_> {
             entries[..=named].rotate_right(1);
         }
         entries
+    }
+
+    /// Returns the targets of the function's indirect jumps in the function itself.
+    fn find_jump_targets(&self) -> HashSet<u64> {
+        let jumps = self.ranges.iter().flat_map(|range| self.explored.jumps.range(range.clone()));
+        let targets =
+            jumps.filter_map(|(_, resolution)| if let JumpResolution::Within(targets) = resolution { Some(targets) } else { None });
+        targets.flatten().copied().collect()
     }
 
     fn find_landing_pads(&self) -> Vec<u64> {

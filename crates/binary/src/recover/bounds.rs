@@ -53,6 +53,13 @@ pub fn find_index_bounds(body: &FunctionBody, jump: SumPosition, index: &SumValu
     by_place().or_else(by_value).map(proven_bounds).or_else(by_width)
 }
 
+/// Returns the values that checks allow for the register with which a table is read shortly before a jump. They are the indices of the
+/// table, but for a constant that the compiler may have folded into the table's address.
+pub fn find_checked_indices(body: &FunctionBody, jump: SumPosition, size: u64, max: u64) -> Option<RangeInclusive<u64>> {
+    let (read, register) = find_table_read(body, jump, size)?;
+    bounds_from_checks(body, read, TrackedIndex::Location(SumLocation::Register(register)), 0, max)
+}
+
 /// Returns the position of the instruction that reads the jump table, and the register that holds the table index.
 fn find_table_read(body: &FunctionBody, jump: SumPosition, size: u64) -> Option<(SumPosition, u8)> {
     let mut at = jump;

@@ -71,9 +71,19 @@ pub struct Exploration<'k, 'a> {
     /// Instructions that were found in gaps, where no known instruction leads to them.
     pub speculative: BTreeSet<u64>,
     is_speculative: bool,
+    /// Trapping instructions.
+    stops: BTreeSet<u64>,
+    /// Instructions after which control does not continue, since [`Exploration::follow_gaps`] examined them last.
+    ends: Vec<u64>,
+    /// Addresses in functions, after such instructions, at which code may begin that no known instruction leads to.
+    gap_starts: BTreeSet<u64>,
+    /// Indirect jumps that were found since the last call of [`Exploration::follow_gaps`].
+    new_jumps: BTreeSet<u64>,
     /// Addresses of code without unwind information to which data or instructions refer. They are followed only if the code there looks
     /// like a function.
     candidates: BTreeSet<u64>,
+    /// Words in data that look like addresses of functions, once they have been collected.
+    data_words: Option<BTreeSet<u64>>,
     work: Vec<u64>,
 }
 
@@ -95,7 +105,12 @@ impl<'k, 'a> Exploration<'k, 'a> {
             resume_points: BTreeSet::new(),
             speculative: BTreeSet::new(),
             is_speculative: false,
+            stops: BTreeSet::new(),
+            ends: Vec::new(),
+            gap_starts: BTreeSet::new(),
+            new_jumps: BTreeSet::new(),
             candidates: BTreeSet::new(),
+            data_words: None,
             work: Vec::new(),
         };
         explored.schedule_known_code();
@@ -242,34 +257,37 @@ impl<'k, 'a> Exploration<'k, 'a> {
                 self.speculative.insert(at);
             }
             self.record_operands(&instruction);
-            let next = instruction.next_ip();
-            match flow {
-                CodeFlow::Next => {}
-                CodeFlow::Call(callee) => {
-                    self.record_call(at, callee);
-                    if self.call_returns(at) == CallReturns::Never {
-                        return;
-                    }
-                }
-                CodeFlow::CallIndirect => {
-                    if self.call_returns(at) == CallReturns::Never {
-                        return;
-                    }
-                }
-                CodeFlow::Conditional(target) => self.record_jump(at, target),
-                CodeFlow::Jump(target) => {
-                    self.record_jump(at, target);
-                    return;
-                }
-                CodeFlow::JumpIndirect => {
-                    let known = self.known.jump_targets.get(&at).cloned();
-                    self.jumps.insert(at, known.map_or(JumpResolution::Unknown, JumpResolution::Within));
-                    return;
-                }
-                CodeFlow::Return | CodeFlow::Stop => return,
+            if self.record_transfer(at, flow) {
+                self.ends.push(at);
+                return;
             }
-            at = next;
+            at = instruction.next_ip();
         }
+    }
+
+    /// Records where an instruction may transfer control. Returns true if control does not continue with the next instruction.
+    fn record_transfer(&mut self, at: u64, flow: CodeFlow) -> bool {
+        match flow {
+            CodeFlow::Next => return false,
+            CodeFlow::Call(callee) => {
+                self.record_call(at, callee);
+                return self.call_returns(at) == CallReturns::Never;
+            }
+            CodeFlow::CallIndirect => return self.call_returns(at) == CallReturns::Never,
+            CodeFlow::Conditional(target) => {
+                self.record_jump(at, target);
+                return false;
+            }
+            CodeFlow::Jump(target) => self.record_jump(at, target),
+            CodeFlow::JumpIndirect => {
+                let known = self.known.jump_targets.get(&at).cloned();
+                self.new_jumps.insert(at);
+                self.jumps.insert(at, known.map_or(JumpResolution::Unknown, JumpResolution::Within));
+            }
+            CodeFlow::Return => {}
+            CodeFlow::Stop => _ = self.stops.insert(at),
+        }
+        true
     }
 
     /// Returns the effect of an instruction on control flow, taking its context into account. A return is an indirect jump if the

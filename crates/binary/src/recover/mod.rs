@@ -7,6 +7,7 @@
 //! - Follow code from entries and from addresses in data ([`explore`]).
 //! - Resolve indirect jumps ([`values`], [`tables`]) and follow their targets.
 //! - Find functions that never return, and start again with this knowledge, because code after calls to these functions is not reached.
+//! - When no more are found, resolve the jumps again: code that was reached after a jump may lead to it with other values.
 //! - Join regions of code to functions ([`regions`]).
 //! - Build blocks, edges and calls ([`assemble`]).
 //!
@@ -38,7 +39,9 @@ use frames::UnwindTables;
 use reached::CodeFlow;
 use regions::FunctionFamilies;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
+use tables::ResolvedJump;
+use values::FunctionBody;
 
 /// Maximum number of passes over the code. Each pass starts with what the previous passes have found.
 const MAX_RECOVERY_PASSES: usize = 8;
@@ -94,9 +97,23 @@ pub fn recover(binary: &Binary, map: Option<&AddressMap>, observations: &[GraphO
 /// Explores the code repeatedly, until no more functions are found that never return, and no more data that may end a jump table.
 fn recover_until_stable<'a>(code: &'a FileCode<'a>, frames: &'a UnwindTables<'a>, known: &mut KnownCode) -> ProgramGraph {
     for pass in 1.. {
-        let (explored, families) = explore(code, frames, known);
-        let never = find_never_returning(&explored, &families);
-        if pass == MAX_RECOVERY_PASSES || (never.is_subset(&known.never_returning) && explored.data.len() == known.data.len()) {
+        let (mut explored, mut notes) = (Exploration::new(code, frames, known), ResolutionNotes::default());
+        let mut families = explore(&mut explored, &mut notes);
+        let mut never = find_never_returning(&explored, &families);
+        let is_last = |explored: &Exploration, never: &HashSet<u64>| {
+            pass == MAX_RECOVERY_PASSES || (never.is_subset(&known.never_returning) && explored.data.len() == known.data.len())
+        };
+        if is_last(&explored, &never) {
+            for _ in 0..MAX_RESOLUTION_ROUNDS {
+                if !resolve_certain_jumps_again(&mut explored, &families, &mut notes) {
+                    break;
+                }
+                families = explore(&mut explored, &mut notes);
+            }
+            never = find_never_returning(&explored, &families);
+        }
+        if is_last(&explored, &never) {
+            explored.uncertain.extend(notes.doubts.into_iter().map(|(address, doubt)| Uncertainty { address, doubt }));
             return assemble::assemble(&explored, &families);
         }
         let data = explored.data;
@@ -106,42 +123,44 @@ fn recover_until_stable<'a>(code: &'a FileCode<'a>, frames: &'a UnwindTables<'a>
     unreachable!("the last pass returns")
 }
 
-/// Explores the code once: follows instructions and resolves indirect jumps until nothing new is reached.
-fn explore<'k, 'a>(code: &'a FileCode<'a>, frames: &'a UnwindTables<'a>, known: &'k KnownCode) -> (Exploration<'k, 'a>, FunctionFamilies) {
-    let mut explored = Exploration::new(code, frames, known);
-    let mut doubts: HashMap<u64, GraphDoubt> = HashMap::new();
-    let mut unbounded: HashSet<u64> = HashSet::new();
+/// How the indirect jumps of an exploration were resolved, by address of the jump.
+#[derive(Default)]
+struct ResolutionNotes {
+    doubts: HashMap<u64, GraphDoubt>,
+    /// Jumps through tables whose end was guessed.
+    unbounded: HashSet<u64>,
+    /// The indices of jump tables that checks allow.
+    indices: HashMap<u64, RangeInclusive<u64>>,
+}
+
+/// Follows instructions and resolves indirect jumps until nothing new is reached. Returns the families of the explored code.
+fn explore(explored: &mut Exploration, notes: &mut ResolutionNotes) -> FunctionFamilies {
     // The targets of a jump that one round resolves may lead to further jumps.
     for _ in 0..MAX_RESOLUTION_ROUNDS {
-        let families = resolve_until_stable(&mut explored, &mut doubts, &mut unbounded);
-        resolve_jumps_without_table(&mut explored, &families, &mut doubts);
+        let families = resolve_until_stable(explored, notes);
+        resolve_jumps_without_table(explored, &families, &mut notes.doubts);
         explored.follow_all_code();
-        if find_undecided_jumps(&explored, &doubts).is_empty() && !explored.follow_gaps() {
+        if find_undecided_jumps(explored, notes).is_empty() && !explored.follow_gaps() {
             break;
         }
     }
-    doubts.extend(find_undecided_jumps(&explored, &doubts).into_iter().map(|jump| (jump, GraphDoubt::UnresolvedJump)));
-    let families = FunctionFamilies::new(&explored);
-    explored.uncertain.extend(doubts.into_iter().map(|(address, doubt)| Uncertainty { address, doubt }));
-    (explored, families)
+    let undecided = find_undecided_jumps(explored, notes);
+    notes.doubts.extend(undecided.into_iter().map(|jump| (jump, GraphDoubt::UnresolvedJump)));
+    FunctionFamilies::new(explored)
 }
 
 /// Returns the jumps that are not resolved and for which no doubt has been recorded.
-fn find_undecided_jumps(explored: &Exploration, doubts: &HashMap<u64, GraphDoubt>) -> Vec<u64> {
-    let open = explored.jumps.iter().filter(|(jump, resolution)| **resolution == JumpResolution::Unknown && !doubts.contains_key(*jump));
-    open.map(|(jump, _)| *jump).collect()
+fn find_undecided_jumps(explored: &Exploration, notes: &ResolutionNotes) -> Vec<u64> {
+    let is_undecided = |jump: &u64, resolution: &JumpResolution| *resolution == JumpResolution::Unknown && !notes.doubts.contains_key(jump);
+    explored.jumps.iter().filter(|(jump, resolution)| is_undecided(jump, resolution)).map(|(jump, _)| *jump).collect()
 }
 
 /// Alternates between resolving jumps and following their targets, until nothing changes. Returns the families of the explored code.
-fn resolve_until_stable(
-    explored: &mut Exploration,
-    doubts: &mut HashMap<u64, GraphDoubt>,
-    unbounded: &mut HashSet<u64>,
-) -> FunctionFamilies {
+fn resolve_until_stable(explored: &mut Exploration, notes: &mut ResolutionNotes) -> FunctionFamilies {
     for _ in 0..MAX_RESOLUTION_ROUNDS {
         let families = FunctionFamilies::new(explored);
         let before = explored.instructions.len();
-        let changed = resolve_jumps(explored, &families, doubts, unbounded);
+        let changed = resolve_jumps(explored, &families, notes);
         explored.follow_all_code();
         if !changed && explored.instructions.len() == before && !explored.follow_data_words() {
             return families;
@@ -155,16 +174,73 @@ fn family_ranges(explored: &Exploration, regions: &[u64]) -> Vec<Range<u64>> {
 }
 
 /// Resolves the jumps that are not resolved yet, and those with a table whose end was guessed. Returns true if a resolution changed.
-fn resolve_jumps(
-    explored: &mut Exploration,
+fn resolve_jumps(explored: &mut Exploration, families: &FunctionFamilies, notes: &mut ResolutionNotes) -> bool {
+    let is_open = |jump: u64, resolution: &JumpResolution| *resolution == JumpResolution::Unknown || notes.unbounded.contains(&jump);
+    let mut changed = false;
+    for (jump, found) in find_resolutions(explored, families, &is_open, &|_, _| false) {
+        let Some(found) = found else { continue };
+        changed |= explored.jumps.get(&jump) != Some(&found.resolution);
+        if found.is_unbounded {
+            notes.unbounded.insert(jump);
+        }
+        notes.indices.extend(found.indices.map(|indices| (jump, indices)));
+        match found.doubt {
+            Some(doubt) => _ = notes.doubts.insert(jump, doubt),
+            None => _ = notes.doubts.remove(&jump),
+        }
+        explored.set_resolution(jump, found.resolution);
+    }
+    changed
+}
+
+/// Resolves the jumps again that were resolved without doubt, since code that was reached later may lead to them with other values. Returns
+/// true if a resolution changed.
+fn resolve_certain_jumps_again(explored: &mut Exploration, families: &FunctionFamilies, notes: &mut ResolutionNotes) -> bool {
+    let is_certain = |jump: u64, resolution: &JumpResolution| {
+        *resolution != JumpResolution::Unknown && !notes.unbounded.contains(&jump) && !notes.doubts.contains_key(&jump)
+    };
+    let has_checks =
+        |body: &FunctionBody, jump: u64| notes.indices.get(&jump).is_some_and(|indices| tables::are_indices_checked(body, jump, indices));
+    let mut changed = false;
+    for (jump, found) in find_resolutions(explored, families, &is_certain, &has_checks) {
+        let known = &explored.jumps[&jump];
+        // All code should be known by now. Other targets result from values that no execution combines.
+        let is_plausible = |found: &ResolvedJump| match &found.resolution {
+            JumpResolution::Within(targets) => targets.iter().all(|to| explored.instructions.contains(*to)),
+            _ => !matches!(known, JumpResolution::Within(_)),
+        };
+        match found.filter(is_plausible) {
+            Some(found) if found.doubt.is_none() && !found.is_unbounded => {
+                changed |= found.resolution != *known;
+                explored.set_resolution(jump, found.resolution);
+            }
+            // The end of the table is unknown, and `resolve_jumps` will improve it.
+            Some(ResolvedJump { doubt: Some(doubt), resolution, .. }) => {
+                changed = true;
+                notes.unbounded.insert(jump);
+                notes.doubts.insert(jump, doubt);
+                explored.set_resolution(jump, resolution);
+            }
+            _ => {
+                let is_within = matches!(known, JumpResolution::Within(_));
+                notes.doubts.insert(jump, if is_within { GraphDoubt::MoreTargets } else { GraphDoubt::AssumedTailCall });
+            }
+        }
+    }
+    changed
+}
+
+/// Resolves the jumps that `is_chosen` selects by address and present resolution, except those for which `is_known` returns true. `None`
+/// means that a jump has no known form.
+fn find_resolutions(
+    explored: &Exploration,
     families: &FunctionFamilies,
-    doubts: &mut HashMap<u64, GraphDoubt>,
-    unbounded: &mut HashSet<u64>,
-) -> bool {
-    let open = |jump: &u64, resolution: &JumpResolution| *resolution == JumpResolution::Unknown || unbounded.contains(jump);
+    is_chosen: &dyn Fn(u64, &JumpResolution) -> bool,
+    is_known: &dyn Fn(&FunctionBody, u64) -> bool,
+) -> Vec<(u64, Option<ResolvedJump>)> {
     let mut by_family: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for (&jump, resolution) in &explored.jumps {
-        if open(&jump, resolution) && !explored.known.jump_targets.contains_key(&jump) {
+        if is_chosen(jump, resolution) && !explored.known.jump_targets.contains_key(&jump) {
             let region = explored.region_of(jump);
             by_family.entry(families.family_of(region).unwrap_or(region)).or_default().push(jump);
         }
@@ -173,23 +249,12 @@ fn resolve_jumps(
     let mut found = Vec::new();
     for (family, jumps) in by_family {
         let ranges = family_ranges(explored, all.get(&family).map_or(&[family][..], |r| r));
-        let body = values::FunctionBody::new(explored, &ranges);
+        let body = FunctionBody::new(explored, &ranges);
         let is_inside = |to: u64| is_table_target(explored, families, &ranges, family, to);
-        found.extend(jumps.into_iter().filter_map(|jump| Some((jump, tables::resolve_jump(explored, &body, jump, &is_inside)?))));
+        let unknown = jumps.into_iter().filter(|jump| !is_known(&body, *jump));
+        found.extend(unknown.map(|jump| (jump, tables::resolve_jump(explored, &body, jump, &is_inside))));
     }
-    let mut changed = false;
-    for (jump, found) in found {
-        changed |= explored.jumps.get(&jump) != Some(&found.resolution);
-        if found.is_unbounded {
-            unbounded.insert(jump);
-        }
-        match found.doubt {
-            Some(doubt) => _ = doubts.insert(jump, doubt),
-            None => _ = doubts.remove(&jump),
-        }
-        explored.set_resolution(jump, found.resolution);
-    }
-    changed
+    found
 }
 
 /// Returns true if a jump table of a family (the regions that form one function) may lead to an address. The address must be in the family,

@@ -58,21 +58,41 @@ impl Exploration<'_, '_> {
     }
 }
 
-/// Returns the starts of code without unwind information to which several functions jump. Such code is treated as a function of its own.
-fn find_shared_tails(explored: &Exploration) -> BTreeSet<u64> {
-    let mut first: BTreeMap<u64, u64> = BTreeMap::new();
-    let mut shared = BTreeSet::new();
+/// A direct jump from one region to another.
+struct JumpBetweenRegions {
+    from: u64,
+    to: u64,
+    /// Start of the region of `from`.
+    region: u64,
+    is_conditional: bool,
+}
+
+fn find_jumps_between_regions(explored: &Exploration) -> Vec<JumpBetweenRegions> {
+    let mut found = Vec::new();
     let mut region = 0..0;
     for (from, reached) in explored.instructions.transfers() {
-        let CodeFlow::Jump(to) = reached.flow else { continue };
+        let (CodeFlow::Jump(to) | CodeFlow::Conditional(to)) = reached.flow else { continue };
         if !region.contains(&from) {
             region = explored.region_range(explored.region_of(from));
         }
-        if region.contains(&to) || explored.frames.index_at(to).is_some() || explored.region_of(to) != to {
+        if !region.contains(&to) {
+            let is_conditional = matches!(reached.flow, CodeFlow::Conditional(_));
+            found.push(JumpBetweenRegions { from, to, region: region.start, is_conditional });
+        }
+    }
+    found
+}
+
+/// Returns the starts of code without unwind information to which several functions jump. Such code is treated as a function of its own.
+fn find_shared_tails(explored: &Exploration, jumps: &[JumpBetweenRegions]) -> BTreeSet<u64> {
+    let mut first: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut shared = BTreeSet::new();
+    for JumpBetweenRegions { to, region, .. } in jumps.iter().filter(|jump| !jump.is_conditional) {
+        if explored.frames.index_at(*to).is_some() || explored.region_of(*to) != *to {
             continue;
         }
-        if explored.is_function_start(region.start) && *first.entry(to).or_insert(region.start) != region.start {
-            shared.insert(to);
+        if explored.is_function_start(*region) && *first.entry(*to).or_insert(*region) != *region {
+            shared.insert(*to);
         }
     }
     shared
@@ -103,16 +123,10 @@ impl FunctionFamilies {
         ranges.sort_unstable_by_key(|range| range.start);
         ranges.dedup();
         let mut families = FunctionFamilies { regions: ranges.iter().enumerate().map(|(index, range)| (range.start, index)).collect() };
-        let shared = find_shared_tails(explored);
-        let mut region = 0..0;
-        for (from, reached) in explored.instructions.transfers() {
-            let (CodeFlow::Jump(to) | CodeFlow::Conditional(to)) = reached.flow else { continue };
-            if !region.contains(&from) {
-                region = explored.region_range(explored.region_of(from));
-            }
-            if !region.contains(&to) && !shared.contains(&to) {
-                families.join_by_jump(explored, from, to);
-            }
+        let jumps = find_jumps_between_regions(explored);
+        let shared = find_shared_tails(explored, &jumps);
+        for jump in jumps.iter().filter(|jump| !shared.contains(&jump.to)) {
+            families.join_by_jump(explored, jump.from, jump.to);
         }
         for region in ranges {
             for (from, reached) in

@@ -4,7 +4,7 @@
 //! with offsets. The index is bounded by a check (`cmp index, last; ja default`), by a mask, or by its width. Without a bound, the table is
 //! assumed to end at the first entry that does not lead into the function, or where other data begins, and the jump is marked as uncertain.
 
-use super::bounds::{IndexBounds, find_index_bounds};
+use super::bounds::{IndexBounds, find_checked_indices, find_index_bounds};
 use super::code::CodeWord;
 use super::explore::{Exploration, JumpResolution, flow_of};
 use super::reached::CodeFlow;
@@ -12,7 +12,7 @@ use super::sums::{SumAtom, SumPosition, SumValue};
 use super::values::FunctionBody;
 use crate::graph::GraphDoubt;
 use iced_x86::OpKind;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 /// Maximum depth to which the definitions of a value are expanded.
 const MAX_EXPANSION_DEPTH: u32 = 12;
@@ -23,6 +23,8 @@ pub struct ResolvedJump {
     pub doubt: Option<GraphDoubt>,
     /// Whether the end of the table is only a guess, which later passes may improve.
     pub is_unbounded: bool,
+    /// The indices of the jump table that checks allow. `None` if other facts determine the targets.
+    pub indices: Option<RangeInclusive<u64>>,
 }
 
 struct JumpTable {
@@ -52,6 +54,14 @@ pub fn resolve_jump(explored: &Exploration, body: &FunctionBody, jump: u64, is_i
     combine_resolutions(parts)
 }
 
+/// Returns true if checks near a jump still allow only as many indices of its table. Then the jump's targets do not depend on other code.
+pub fn are_indices_checked(body: &FunctionBody, jump: u64, indices: &RangeInclusive<u64>) -> bool {
+    body.reset_budget();
+    let Some(at) = body.position(jump) else { return false };
+    let checked = [4, 8].iter().find_map(|size| find_checked_indices(body, at, *size, MAX_TABLE_ENTRIES));
+    checked.is_some_and(|checked| checked.end() - checked.start() == indices.end() - indices.start())
+}
+
 /// Combines the resolutions that follow from several possible values of the jump's operand. Returns `None` if they cannot be combined.
 fn combine_resolutions(parts: Vec<ResolvedJump>) -> Option<ResolvedJump> {
     let mut parts = parts.into_iter();
@@ -73,6 +83,7 @@ fn combine_resolutions(parts: Vec<ResolvedJump>) -> Option<ResolvedJump> {
             | (JumpResolution::Functions(_) | JumpResolution::Import(_), JumpResolution::TailCall) => JumpResolution::TailCall,
             _ => return None,
         };
+        combined.indices = combined.indices.filter(|indices| Some(indices) == part.indices.as_ref());
         combined.doubt = combined.doubt.or(part.doubt);
         combined.is_unbounded |= part.is_unbounded;
     }
@@ -86,7 +97,7 @@ fn resolve_value(
     target: &SumValue,
     is_inside: &dyn Fn(u64) -> bool,
 ) -> Option<ResolvedJump> {
-    let certain = |resolution| Some(ResolvedJump { resolution, doubt: None, is_unbounded: false });
+    let certain = |resolution| Some(ResolvedJump { resolution, doubt: None, is_unbounded: false, indices: None });
     if target.terms.is_empty() {
         let to = target.constant;
         if explored.code.is_stub(to) {
@@ -171,14 +182,15 @@ fn read_table(
     let read = targets.len() as u64;
     let complete = bounds.is_some() && read == count;
     if functions && !complete {
-        // This is probably a table of pointers to functions.
-        return Some(ResolvedJump { resolution: JumpResolution::TailCall, doubt: None, is_unbounded: false });
+        // This is probably a table of pointers to functions, unless its first target is found to be in this function.
+        return Some(ResolvedJump { resolution: JumpResolution::TailCall, doubt: None, is_unbounded: true, indices: None });
     }
     targets.sort_unstable();
     targets.dedup();
     let doubt = (!complete).then_some(GraphDoubt::JumpTableWithoutBound { table: start, entries: read as u32 });
     let resolution = if functions { JumpResolution::Functions(targets) } else { JumpResolution::Within(targets) };
-    Some(ResolvedJump { resolution, doubt, is_unbounded: !complete })
+    let indices = bounds.filter(|bounds| bounds.is_proven).map(|bounds| bounds.values);
+    Some(ResolvedJump { resolution, doubt, is_unbounded: !complete, indices })
 }
 
 /// Targets in the entries of a table, up to the first entry that is not valid.

@@ -252,3 +252,17 @@ fn frequencies_come_from_the_map() {
         assert!(out.is_empty() || (sum - 1.0).abs() < 1e-3, "block {:#x}: {sum}", block.start);
     }
 }
+
+#[test]
+fn jumps_are_resolved_again_when_more_code_is_known() {
+    let folder = TempDir::new().unwrap();
+    let program = common::compile(&folder, "gcc", "switches.s", &["-no-pie"]);
+    let graph = recover(&common::read(&program), None, &[]).unwrap();
+    for (name, is_certain) in [("states", false), ("cold_first", true)] {
+        let function = graph.functions.iter().find(|f| f.name == name).unwrap();
+        let jump = function.blocks.iter().position(|b| b.end == BlockEnd::IndirectJump).unwrap();
+        assert_eq!(function.edges.iter().filter(|edge| edge.from.0 as usize == jump).count(), 3, "{name}: {function:#?}");
+        assert_eq!(function.other_entries, [0_u64; 0], "{name}");
+        assert_eq!(function.uncertain.is_empty(), is_certain, "{name}: {:?}", function.uncertain);
+    }
+}

@@ -13,14 +13,9 @@ impl Exploration<'_, '_> {
     ///
     /// This is needed only for files that are loaded at a fixed address. In other files, relocations mark the addresses.
     pub fn follow_data_words(&mut self) -> bool {
-        let binary = self.code.binary;
-        if binary.is_position_independent() {
-            return false;
-        }
-        let is_candidate = |to: &u64| self.frames.index_at(*to).is_none() && self.code.is_code(*to) && !self.code.is_stub(*to);
-        let named: BTreeSet<u64> = data_words(binary).filter(is_candidate).collect();
+        let words = self.data_words.take().unwrap_or_else(|| self.find_data_words());
         let before = self.instructions.len();
-        for at in named {
+        for &at in &words {
             let is_new = !self.instructions.contains(at) && !self.is_within_instruction(at);
             if is_new && self.may_start_function(at) && self.looks_like_function(at) {
                 self.address_taken.insert(at);
@@ -28,7 +23,18 @@ impl Exploration<'_, '_> {
                 self.follow_all_code();
             }
         }
+        self.data_words = Some(words);
         self.instructions.len() > before
+    }
+
+    /// Returns the words in data that are addresses of code without unwind information. They are empty for files whose addresses are marked
+    /// by relocations.
+    fn find_data_words(&self) -> BTreeSet<u64> {
+        if self.code.binary.is_position_independent() {
+            return BTreeSet::new();
+        }
+        let is_candidate = |to: &u64| self.frames.index_at(*to).is_none() && self.code.is_code(*to) && !self.code.is_stub(*to);
+        data_words(self.code.binary).filter(is_candidate).collect()
     }
 
     /// Returns true if a function may start at an address. The address must be aligned, or follow a return, a jump, padding or the start of

@@ -5,7 +5,6 @@
 //! instructions.
 
 use super::{CodeFlow, Exploration, flow_of};
-use crate::graph::CallReturns;
 use crate::instruction::decode_instruction;
 use crate::recover::padding;
 use std::collections::{BTreeSet, HashSet};
@@ -18,13 +17,24 @@ impl Exploration<'_, '_> {
     /// Follows the code in gaps. Returns true if this reached new instructions.
     pub fn follow_gaps(&mut self) -> bool {
         let before = self.instructions.len();
+        self.new_jumps.clear();
         self.follow_code_after_traps();
         self.is_speculative = true;
-        for at in self.find_possible_starts() {
-            if self.is_gap(at) && self.looks_like_code(at) {
-                self.work.push(at);
-                self.follow_all_code();
+        let mut starts = self.take_new_gap_starts();
+        // Labels, and starts that did not look like code before, may do so now that more code is known.
+        starts.extend(&self.gap_starts);
+        starts.extend(&self.labels);
+        while !starts.is_empty() {
+            for at in starts {
+                if self.is_gap(at) && self.looks_like_code(at) {
+                    self.work.push(at);
+                    self.follow_all_code();
+                }
             }
+            // The code in one gap often leads to the next. The exception is code to which an indirect jump may lead: that jump is resolved
+            // first.
+            starts = self.take_new_gap_starts();
+            starts.retain(|at| !self.is_beside_new_jump(*at));
         }
         self.is_speculative = false;
         self.instructions.len() > before
@@ -32,10 +42,11 @@ impl Exploration<'_, '_> {
 
     /// Follows the code after traps, where execution may resume because a signal handler skips the trap.
     fn follow_code_after_traps(&mut self) {
-        let stops = self.instructions.transfers().filter(|(_, reached)| reached.flow == CodeFlow::Stop);
-        let after: Vec<(u64, u64)> = stops.map(|(at, reached)| (at, at + u64::from(reached.size))).collect();
-        for (stop, next) in after {
+        let stops: Vec<u64> = self.stops.iter().copied().collect();
+        for stop in stops {
             let region = self.region_range(self.region_of(stop));
+            let Some(reached) = self.instructions.get(stop) else { continue };
+            let next = stop + u64::from(reached.size);
             if region.contains(&next) && self.is_gap(next) && !self.is_only_padding(&(next..region.end)) && self.looks_like_code(next) {
                 self.resume_points.insert(next);
                 self.work.push(next);
@@ -44,26 +55,28 @@ impl Exploration<'_, '_> {
         }
     }
 
-    /// Returns the addresses at which code may begin that is not reached: labels whose address is taken and, in functions with unwind
-    /// information, the end of padding after an instruction that does not continue with the next one.
-    fn find_possible_starts(&self) -> BTreeSet<u64> {
-        let mut possible_starts: BTreeSet<u64> = self.labels.iter().copied().collect();
-        for (at, reached) in self.instructions.transfers() {
-            let next = at + u64::from(reached.size);
-            let ends = match reached.flow {
-                CodeFlow::Call(_) | CodeFlow::CallIndirect => self.call_returns(at) == CallReturns::Never,
-                CodeFlow::Jump(_) | CodeFlow::JumpIndirect | CodeFlow::Return | CodeFlow::Stop => true,
-                CodeFlow::Next | CodeFlow::Conditional(_) => false,
-            };
-            let Some(frame) = self.frames.index_at(at).filter(|_| ends && self.is_gap(next)) else { continue };
-            let end = self.frames.frames[frame].end;
-            let Some(bytes) = self.bytes(&(next..end)) else { continue };
-            let padded = padding::padding_length(bytes, next) as u64;
-            if next + padded < end {
-                possible_starts.insert(next + padded);
-            }
-        }
-        possible_starts
+    /// Returns the addresses after instructions that were reached since the last call, and after which control does not continue, if these
+    /// addresses are in gaps of functions with unwind information. Skips padding. Adds the addresses to [`Exploration::gap_starts`].
+    fn take_new_gap_starts(&mut self) -> BTreeSet<u64> {
+        let ends = std::mem::take(&mut self.ends);
+        let starts: BTreeSet<u64> = ends.into_iter().filter_map(|end| self.find_gap_start(end)).collect();
+        self.gap_starts.retain(|at| !self.instructions.contains(*at));
+        self.gap_starts.extend(&starts);
+        starts
+    }
+
+    /// Returns true if the function at an address contains one of [`Exploration::new_jumps`].
+    fn is_beside_new_jump(&self, at: u64) -> bool {
+        let frame = self.frames.index_at(at).map(|frame| &self.frames.frames[frame]);
+        frame.is_some_and(|frame| self.new_jumps.range(frame.start..frame.end).next().is_some())
+    }
+
+    fn find_gap_start(&self, end: u64) -> Option<u64> {
+        let next = end + u64::from(self.instructions.get(end)?.size);
+        let frame = self.frames.index_at(end).filter(|_| self.is_gap(next))?;
+        let frame_end = self.frames.frames[frame].end;
+        let start = next + padding::padding_length(self.bytes(&(next..frame_end))?, next) as u64;
+        (start < frame_end).then_some(start)
     }
 
     fn is_gap(&self, at: u64) -> bool {
