@@ -200,7 +200,8 @@ impl Planner<'_> {
         })?;
         let file: DistributionFile = serde_json::from_slice(&text).with_context(|| {
             format!(
-                "{} is not a witness distribution (the blocks to watch in each run): expected {{\"profiles\":[[\"0xADDRESS\",...],...]}}",
+                "{} is not a witness distribution, which lists the addresses of the blocks to watch in each run. Expected \
+                 {{\"profiles\":[[\"0xADDRESS\",...],...]}}",
                 path.display()
             )
         })?;
@@ -264,8 +265,8 @@ impl Planner<'_> {
             let theorem = if paper.path.is_empty() { "graph" } else { "path" };
             if let Some(violation) = paper.path.iter().chain(&paper.graph).next() {
                 bail!(
-                    "the {theorem} condition (`--check paper`) rejects {}, but the pairwise condition holds and suffices. Pass `--check \
-                     pairwise`",
+                    "according to the {theorem} theorem (`--check paper`), the runs may not show {}. The pairwise condition \
+                     guarantees that they do. Pass `--check pairwise`",
                     self.describe_targets(violation)
                 );
             }

@@ -1,8 +1,8 @@
 //! Tests of the instrumented copies of blocks, and of the patches that lead to them.
 
 use super::*;
+use crate::copied_place::HEAD_INSTRUCTION_COUNT;
 use crate::copy_encoder::SitePatch;
-use crate::head_code::HEAD_INSTRUCTION_COUNT;
 use iced_x86::{InstructionInfoFactory, RflagsBits};
 
 /// Copies the blocks that start at these offsets, each of which is a site.

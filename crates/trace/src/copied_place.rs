@@ -58,39 +58,70 @@ impl CopiedPlace {
     }
 }
 
-/// The purpose of each instruction in a range of copies. A compiler has 13 million such instructions, so each takes only 12 bytes.
+/// Number of instructions of a head, without the breakpoint before it.
+pub const HEAD_INSTRUCTION_COUNT: usize = 7;
+
+/// Offset of each instruction of a head from the first one.
+pub type HeadOffsets = [u8; HEAD_INSTRUCTION_COUNT];
+
+/// The purpose of each instruction in a range of copies. A compiler has 13 million such instructions, so an entry takes only 12 bytes, and
+/// a head has one entry for all of its instructions.
 #[derive(Clone, Debug)]
 pub struct CopiedPlaces {
     /// Address of the first copy.
     start: u64,
-    /// Offset of each instruction from `start`, ascending.
+    head: HeadOffsets,
+    /// Offset from `start` of the instruction, or first instruction, of each entry, ascending.
     offsets: Vec<u32>,
-    places: Vec<PackedPlace>,
+    entries: Vec<PackedPlace>,
 }
 
-/// A [`CopiedPlace`]: its kind in the upper three bits, two flags, and the site or address in the lower bits.
+/// A [`CopiedPlace`], or all places of a site's head: the kind in the upper three bits, two flags, and the site or address in the lower
+/// bits.
 #[derive(Clone, Copy, Debug)]
 struct PackedPlace(u64);
 
 impl CopiedPlaces {
     /// Creates an empty list for copies that begin at address `start`.
-    pub fn new(start: u64) -> Self {
-        Self { start, offsets: Vec::new(), places: Vec::new() }
+    pub fn new(start: u64, head: HeadOffsets) -> Self {
+        Self { start, head, offsets: Vec::new(), entries: Vec::new() }
     }
 
     /// Adds an instruction, whose address must be greater than all others.
     pub fn push(&mut self, address: u64, place: CopiedPlace) {
+        self.push_entry(address, PackedPlace::new(place));
+    }
+
+    /// Adds the instructions of a site's head. The first one, at this address, must be after all others.
+    pub fn push_head(&mut self, address: u64, site: u32) {
+        self.push_entry(address, PackedPlace::new_head(site));
+    }
+
+    fn push_entry(&mut self, address: u64, entry: PackedPlace) {
         let offset = u32::try_from(address - self.start).expect("copies lie within reach of a jump");
         debug_assert!(self.offsets.last().is_none_or(|last| *last < offset));
         self.offsets.push(offset);
-        self.places.push(PackedPlace::new(place));
+        self.entries.push(entry);
     }
 
     /// Returns the purpose of the instruction at an address; `None` if no instruction begins there.
     pub fn get(&self, address: u64) -> Option<CopiedPlace> {
         let offset = u32::try_from(address.checked_sub(self.start)?).ok()?;
-        let index = self.offsets.binary_search(&offset).ok()?;
-        Some(self.places[index].unpack())
+        let index = self.offsets.partition_point(|first| *first <= offset).checked_sub(1)?;
+        self.places_of_entry(index).find(|(at, _)| *at == address).map(|(_, place)| place)
+    }
+
+    fn places_of_entry(&self, index: usize) -> impl Iterator<Item = (u64, CopiedPlace)> {
+        let (first, entry) = (self.start + u64::from(self.offsets[index]), self.entries[index]);
+        let (single, site) = match entry.head_site() {
+            None => (Some((first, entry.unpack())), None),
+            Some(site) => (None, Some(site)),
+        };
+        let numbered = self.head.into_iter().enumerate();
+        let of_head = site
+            .into_iter()
+            .flat_map(move |site| numbered.clone().map(move |(number, offset)| (first + u64::from(offset), place_in_head(site, number))));
+        single.into_iter().chain(of_head)
     }
 
     /// Returns address and purpose of all instructions, by ascending address.
@@ -101,9 +132,17 @@ impl CopiedPlaces {
     /// Returns address and purpose of the instructions in a range, by ascending address.
     pub fn within(&self, range: &Range<u64>) -> impl Iterator<Item = (u64, CopiedPlace)> + use<'_> {
         let index_of = |address: u64| self.offsets.partition_point(|offset| self.start + u64::from(*offset) < address);
-        let (first, end) = (index_of(range.start), index_of(range.end));
-        let places = self.offsets[first..end].iter().zip(&self.places[first..end]);
-        places.map(|(offset, place)| (self.start + u64::from(*offset), place.unpack()))
+        // The entry before the range may be a head that extends into it.
+        let (first, end, range) = (index_of(range.start).saturating_sub(1), index_of(range.end), range.clone());
+        (first..end).flat_map(|index| self.places_of_entry(index)).filter(move |(address, _)| range.contains(address))
+    }
+}
+
+/// Returns the purpose of the instruction with this number in the head of a site.
+fn place_in_head(site: u32, number: usize) -> CopiedPlace {
+    match number + 1 == HEAD_INSTRUCTION_COUNT {
+        true => CopiedPlace::Recorded { site, saved: true },
+        false => CopiedPlace::Head { site, saved: number > 0 },
     }
 }
 
@@ -111,6 +150,8 @@ impl PackedPlace {
     const KIND_SHIFT: u32 = 61;
     const SAVED_OR_INTACT: u64 = 1 << 60;
     const IS_RECORDED: u64 = 1 << 59;
+    /// The kind of an entry for all instructions of a head.
+    const ENTIRE_HEAD: u64 = 7;
     /// The bits of a site's number or an address. Addresses in programs have at most 57 bits.
     const VALUE_BITS: u64 = Self::IS_RECORDED - 1;
 
@@ -128,6 +169,15 @@ impl PackedPlace {
             CopiedPlace::Stamp { original, saved: is_saved } => (6, saved(is_saved), original),
         };
         Self(kind << Self::KIND_SHIFT | flags | value & Self::VALUE_BITS)
+    }
+
+    fn new_head(site: u32) -> Self {
+        Self(Self::ENTIRE_HEAD << Self::KIND_SHIFT | u64::from(site))
+    }
+
+    /// Returns the site if this is the entry of a head.
+    fn head_site(self) -> Option<u32> {
+        (self.0 >> Self::KIND_SHIFT == Self::ENTIRE_HEAD).then_some(self.0 as u32)
     }
 
     fn unpack(self) -> CopiedPlace {
@@ -159,12 +209,27 @@ mod tests {
             all.push(CopiedPlace::Stamp { original: jump, saved: flag });
             all.extend([CopiedPlace::Stepped { jump, is_recorded: flag }, CopiedPlace::Lookup { jump, saved: flag, is_recorded: !flag }]);
         }
-        let mut places = CopiedPlaces::new(address);
+        let head = [0, 9, 18, 20, 31, 35, 44];
+        let mut places = CopiedPlaces::new(address, head);
         let listed: Vec<(u64, CopiedPlace)> = (0..).map(|n| address + 3 * n).zip(all).collect();
         listed.iter().for_each(|(at, place)| places.push(*at, *place));
         assert_eq!(places.iter().collect::<Vec<_>>(), listed);
         assert_eq!(places.within(&(address + 3..address + 7)).collect::<Vec<_>>(), listed[1..3]);
         assert!(listed.iter().all(|(at, place)| places.get(*at) == Some(*place) && places.get(at + 1).is_none()));
         assert_eq!(places.get(0), None);
+        let start = address + 1000;
+        places.push_head(start, site);
+        places.push(start + 60, CopiedPlace::Body { original: jump, intact: true });
+        let in_head = |number: usize| match number {
+            6 => CopiedPlace::Recorded { site, saved: true },
+            _ => CopiedPlace::Head { site, saved: number > 0 },
+        };
+        for (number, offset) in head.into_iter().enumerate() {
+            let at = start + u64::from(offset);
+            assert_eq!((places.get(at), places.get(at + 1)), (Some(in_head(number)), None));
+            let rest: Vec<CopiedPlace> = places.within(&(at..start + 60)).map(|(_, place)| place).collect();
+            assert_eq!(rest, (number..7).map(in_head).collect::<Vec<_>>());
+        }
+        assert_eq!(places.iter().count(), listed.len() + 8);
     }
 }

@@ -107,8 +107,9 @@ impl CopyEncoder {
     /// # Errors
     /// The head's code cannot be encoded.
     pub fn new(start: u64) -> Result<Self, IcedError> {
-        let encoded = BlockCopies { code: Vec::new(), places: CopiedPlaces::new(start), patches: Vec::new() };
-        Ok(Self { start, head: HeadCode::new()?, encoded, heads: Vec::new(), pending: Vec::new(), encoder: Encoder::new(64) })
+        let head = HeadCode::new()?;
+        let encoded = BlockCopies { code: Vec::new(), places: CopiedPlaces::new(start, head.offsets()), patches: Vec::new() };
+        Ok(Self { start, head, encoded, heads: Vec::new(), pending: Vec::new(), encoder: Encoder::new(64) })
     }
 
     /// Returns the address of the next instruction.
@@ -143,9 +144,7 @@ impl CopyEncoder {
         let at = self.address();
         self.push_patch(address, patch, at + HEAD_OFFSET);
         self.heads.push((address, at + HEAD_OFFSET));
-        for (offset, place) in self.head.places(site) {
-            self.encoded.places.push(at + offset, place);
-        }
+        self.encoded.places.push_head(at + HEAD_OFFSET, site);
         self.head.write(site, &mut self.encoded.code);
     }
 

@@ -1,12 +1,10 @@
 //! The code that records a site: a breakpoint for a full ring, and the head, which appends the site's number to the thread's ring.
 //! [`block_copies`](crate::block_copies) shows it.
 
-use crate::copied_place::CopiedPlace;
+use crate::copied_place::{HEAD_INSTRUCTION_COUNT, HeadOffsets};
 use crate::ring_layout::{RING_CURSOR_OFFSET, RING_SIZE, RING_SYMBOLS_OFFSET, SAVED_REGISTERS_OFFSET};
 use iced_x86::{Code, Encoder, IcedError, Instruction, MemoryOperand, Register};
 
-/// Number of instructions of a head, without the breakpoint before it.
-pub const HEAD_INSTRUCTION_COUNT: usize = 7;
 /// Offset of the head from the breakpoint before it.
 pub const HEAD_OFFSET: u64 = 1;
 /// Number of the instruction that appends the site's number.
@@ -15,8 +13,8 @@ const STORE_INDEX: usize = 3;
 /// The encoded code, which differs between sites only by their numbers.
 pub struct HeadCode {
     code: Vec<u8>,
-    /// Offset of each instruction of the head.
-    offsets: [u8; HEAD_INSTRUCTION_COUNT],
+    /// Offset of each instruction of the head from the breakpoint.
+    offsets: HeadOffsets,
     /// Offset of the site's number.
     site_offset: usize,
 }
@@ -49,17 +47,9 @@ impl HeadCode {
         to[number..number + 4].copy_from_slice(&site.to_le_bytes());
     }
 
-    /// Returns the offset and purpose of each instruction for a site.
-    pub fn places(&self, site: u32) -> [(u64, CopiedPlace); HEAD_INSTRUCTION_COUNT] {
-        let mut number = 0;
-        self.offsets.map(|offset| {
-            let place = match number {
-                _ if number + 1 == HEAD_INSTRUCTION_COUNT => CopiedPlace::Recorded { site, saved: true },
-                _ => CopiedPlace::Head { site, saved: number > 0 },
-            };
-            number += 1;
-            (u64::from(offset), place)
-        })
+    /// Returns the offset of each instruction of the head from its first one.
+    pub fn offsets(&self) -> HeadOffsets {
+        self.offsets.map(|offset| offset - HEAD_OFFSET as u8)
     }
 }
 

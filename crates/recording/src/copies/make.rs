@@ -89,8 +89,8 @@ impl CopiedProgram {
             (true, PartitionStrategy::Weighted) => Ok(weighted::plan_whole_procedures(procedures, options)),
             (true, PartitionStrategy::Pbl | PartitionStrategy::Sbl) => Ok(trodden_partition::plan(procedures, strategy, options)),
             (true, PartitionStrategy::P3) => bail!(
-                "{} counts only untested paths (--residual), which can be divided among copies only by whole functions. Pass --strategy \
-                 weighted or pbl",
+                "{} counts only untested paths (--residual), so each function must be counted by one copy. Pass --strategy weighted or \
+                 pbl",
                 self.original.path
             ),
         }

@@ -259,7 +259,7 @@ fn run_copies(job: &CopyJob, runner: &CopyRunner, partition: &PathPartition, wor
         if matches!(copies[0].outcome.ending, ProcessEnding::Signal(_)) || is_interrupted {
             found
                 .iter()
-                .for_each(|at| log::info!("the comparison run, which counts all paths and was also ended by a signal, differs: {at}"));
+                .for_each(|at| log::info!("the comparison run, which counts all paths, was ended by a signal as well. It differs: {at}"));
         } else {
             differences.extend(found.into_iter().map(|at| format!("{at} in the program that counts all paths")));
         }

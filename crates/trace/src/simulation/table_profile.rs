@@ -123,7 +123,8 @@ fn read_images(mappings: &[MappedFile], store: Option<&UnitCache>) -> Result<Vec
     }
     if images.is_empty() {
         bail!(
-            "no program that ran contains the addresses of its basic blocks. Build it with `trodden build --addresses`:\n{}",
+            "none of the programs that ran was built with the addresses of its basic blocks. Build with `trodden build --addresses`. The \
+             programs were:\n{}",
             why.join("\n")
         );
     }

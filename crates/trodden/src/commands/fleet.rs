@@ -69,7 +69,7 @@ fn write_report(job: &FleetPackArguments) -> Result<ExitCode> {
     if let Some((image, unit)) = copy {
         anyhow::ensure!(
             report.units.iter().all(|u| u.image == image),
-            "these counts were not written by copy {} of the program. Pass the copy that wrote them to --copy",
+            "these counts were not written by copy {} of the program. With --copy, name the copy that wrote them",
             job.copy.as_deref().unwrap_or(Path::new("")).display()
         );
         report.add_empty_unit(image, unit);
