@@ -135,7 +135,7 @@ impl UntestedPathRecorder {
 
     fn tally_undistinguished_executions(&mut self, unit: &UnitProfile, known: &KnownPaths) -> Result<(), MapError> {
         for function in &unit.map.functions {
-            let Some(words) = function.interesting() else { continue };
+            let Some(words) = function.interesting_words() else { continue };
             let executions = u128::from(unit.unattributed(function));
             let sum = match has_counters_for_known_paths(function, words, known_paths_of(known, &unit.map, function))? {
                 true => &mut self.without_path.untested,

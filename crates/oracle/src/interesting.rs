@@ -55,7 +55,7 @@ fn compare_function(
     let (unit, function) = interesting;
     let checked: HashMap<u64, u64> = full.0.counts_of(full.1).collect();
     let counted: HashMap<u64, u64> = unit.counts_of(function).collect();
-    let Some(set) = function.interesting() else {
+    let Some(set) = function.interesting_words() else {
         findings.counting_all += 1;
         if checked != counted {
             findings.differences.push(format!("`{}` counts all paths, but its counts differ from the full profile", function.name));

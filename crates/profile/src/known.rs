@@ -61,7 +61,7 @@ impl Profile {
 /// Returns whether a function's path IDs are determined by its control-flow graph and its cut edges, so that a residual build assigns the
 /// same IDs.
 pub fn has_standard_numbering(function: &FunctionMap) -> Result<bool, MapError> {
-    if function.is_partial() && function.interesting().is_none() {
+    if function.is_partial() && function.interesting_words().is_none() {
         return Ok(false);
     }
     let standard = Plan::cut_and_number(&function.graph, &function.cuts, Entries::Shared);

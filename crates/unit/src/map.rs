@@ -283,7 +283,7 @@ impl FunctionMap {
     }
 
     /// Returns the words that count the function's interesting paths; `None` if it counts all paths alike.
-    pub fn interesting(&self) -> Option<&InterestingWords> {
+    pub fn interesting_words(&self) -> Option<&InterestingWords> {
         match &self.storage {
             Storage::Interesting(words) => Some(words),
             _ => None,

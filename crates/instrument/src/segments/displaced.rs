@@ -77,7 +77,8 @@ impl DisplacementHash {
         (self.hash(key) + self.displacements[self.bucket_of_key(key)]) & (self.keys.len() as u64 - 1)
     }
 
-    pub fn keys(&self) -> &[Option<u64>] {
+    /// Returns the key in each slot.
+    pub fn keys_by_slot(&self) -> &[Option<u64>] {
         &self.keys
     }
 
@@ -100,11 +101,11 @@ mod tests {
         for (count, step) in [(3u64, 1), (20, 37), (100, 1), (1000, 4097), (5000, 3), (20_000, 1 << 20)] {
             let keys: Vec<u64> = (0..count).map(|i| i * step + (i * i * 7919) % step).collect();
             let table = DisplacementHash::from_keys(&keys).expect("some multiplier serves");
-            assert!(table.keys().len() as u64 <= 2 * count && table.displacements().len() as u64 <= count);
+            assert!(table.keys_by_slot().len() as u64 <= 2 * count && table.displacements().len() as u64 <= count);
             for key in &keys {
-                assert_eq!(table.keys()[table.slot_of_key(*key) as usize], Some(*key));
+                assert_eq!(table.keys_by_slot()[table.slot_of_key(*key) as usize], Some(*key));
             }
-            assert_eq!(table.keys().iter().flatten().count() as u64, count);
+            assert_eq!(table.keys_by_slot().iter().flatten().count() as u64, count);
         }
     }
 }

@@ -95,10 +95,10 @@ impl KeyHash {
         }
     }
 
-    fn keys(&self) -> Vec<Option<u64>> {
+    fn keys_by_slot(&self) -> Vec<Option<u64>> {
         match self {
             KeyHash::Multiplied(hash) => (0..hash.slots()).map(|slot| hash.key(slot)).collect(),
-            KeyHash::Displaced(hash) => hash.keys().to_vec(),
+            KeyHash::Displaced(hash) => hash.keys_by_slot().to_vec(),
         }
     }
 
@@ -205,7 +205,7 @@ impl CounterWordMapping {
             Some(hash) if here.is_some_and(|runs| runs.len() > MAX_COMPARED_RUNS) => {
                 let name = format!("{}.segments", function.name());
                 let slot = hash.emit_slot(builder, key, tables, &name);
-                let by_slot = |of: &dyn Fn(Option<u64>) -> u64| hash.keys().into_iter().map(of).collect();
+                let by_slot = |of: &dyn Fn(Option<u64>) -> u64| hash.keys_by_slot().into_iter().map(of).collect();
                 // In a narrow table, the value that means "none" may equal an uninteresting key. This is harmless, because the word in such
                 // a slot is the shared one.
                 let expected = tables.emit_entry_load(0, builder, slot, &name, || by_slot(&|key| key.unwrap_or(u64::MAX)));

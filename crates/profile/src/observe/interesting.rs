@@ -25,7 +25,7 @@ pub struct InterestingPathFinder {
 
 impl InexactFinder for InterestingPathFinder {
     fn visit_function(&mut self, map: &UnitMap, function: &FunctionMap, unattributed: u64) {
-        let Some(words) = function.interesting() else { return };
+        let Some(words) = function.interesting_words() else { return };
         self.scheme = map.experiment.scheme().name().to_owned();
         self.interesting.add(unattributed);
         self.unproven += u64::from(!words.proven);

@@ -66,7 +66,7 @@ impl<'a> CounterLookup<'a> {
     }
 
     /// Returns the map of a function's unit.
-    pub fn unit(&self, index: FunctionIndex) -> &'a UnitMap {
+    pub fn unit_map(&self, index: FunctionIndex) -> &'a UnitMap {
         &self.image.units[index.unit].map
     }
 

@@ -136,7 +136,7 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
         *self.calls.entry((path, callee)).or_insert_with(|| {
             let Some((index, walk)) = lookup.decode(path) else { return false };
             let (caller, name) = (lookup.function(index), &lookup.function(callee).name);
-            let aliases = &lookup.unit(callee).aliases;
+            let aliases = &lookup.unit_map(callee).aliases;
             let is_callee = |called: &String| called == name || aliases.iter().any(|a| a.of == *name && a.name == *called);
             let block = calling_block(caller, &walk);
             let mut calls = caller.calls.iter().filter(|call| Some(call.block) == block);

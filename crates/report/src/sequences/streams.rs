@@ -105,7 +105,7 @@ impl SequenceReader<'_, '_> {
             return *number;
         }
         // The key distinguishes functions with the same name in different units, but is the same in all runs of a program.
-        let key = format!("{}:{}", self.event_names.places.unit(place).source, self.event_names.places.function(place).name);
+        let key = format!("{}:{}", self.event_names.places.unit_map(place).source, self.event_names.places.function(place).name);
         let number = self.table.intern_function_with_key(&key, &self.event_names.function_name(place));
         self.functions.insert(place, number);
         number

@@ -101,7 +101,7 @@ impl<'a> EventNames<'a> {
     /// the call.
     pub fn lines_at_path_end(&self, counter: u32) -> Vec<SourceLine> {
         let Some((place, walk)) = self.places.decode(counter) else { return Vec::new() };
-        let (unit, function) = (self.places.unit(place), self.places.function(place));
+        let (unit, function) = (self.places.unit_map(place), self.places.function(place));
         let Some(block) = walk.blocks.last().and_then(|b| function.blocks.get(b.index())) else { return Vec::new() };
         let mut lines: Vec<(String, u32)> = Vec::new();
         for position in block.positions.iter().chain(&block.branch) {
@@ -118,7 +118,7 @@ impl<'a> EventNames<'a> {
 
     /// Returns the line of a function's declaration; `None` without debug information.
     pub fn declaration(&self, place: FunctionIndex) -> Option<SourceLine> {
-        let (unit, function) = (self.places.unit(place), self.places.function(place));
+        let (unit, function) = (self.places.unit_map(place), self.places.function(place));
         let position = function.position?;
         let file = file_of(unit, position)?.to_owned();
         Some(SourceLine { text: self.sources.line(&file, position.line), line: position.line, file })

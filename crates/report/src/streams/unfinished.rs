@@ -35,7 +35,7 @@ pub fn find_unfinished(thread: &LiveThread, names: &EventNames, stopped: &StopPo
     if stopped.function.as_ref() != Some(&name) {
         return None;
     }
-    let (unit, function) = (names.places.unit(place), names.places.function(place));
+    let (unit, function) = (names.places.unit_map(place), names.places.function(place));
     let ends: BTreeSet<Node> = (0..)
         .map(Node)
         .zip(&function.blocks)

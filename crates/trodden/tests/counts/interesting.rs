@@ -147,7 +147,7 @@ fn compare_function(full: &Profile, unit: &UnitProfile, function: &FunctionMap, 
     let (_, in_full, oracle) = full.functions().find(|(_, _, f)| f.name == function.name).unwrap();
     let all: BTreeMap<u64, u64> = in_full.counts_of(oracle).collect();
     let counted: BTreeMap<u64, u64> = unit.counts_of(function).collect();
-    let Some(interesting) = function.interesting() else {
+    let Some(interesting) = function.interesting_words() else {
         assert_eq!(counted, all, "{what}");
         return all.len();
     };
@@ -180,7 +180,7 @@ fn every_scheme_agrees_with_the_full_build_on_loops_recursion_and_longjmp() {
         let paths: usize = profile.functions().map(|(_, unit, f)| compare_function(&full, unit, f, &format!("{scheme}: {}", f.name))).sum();
         assert!(paths >= 5, "{scheme}: {paths} paths");
         let exact = !["spp", "approximate"].contains(&scheme);
-        let aliases = profile.functions().any(|(_, _, f)| f.interesting().is_some_and(|c| !c.aliases.is_empty()));
+        let aliases = profile.functions().any(|(_, _, f)| f.interesting_words().is_some_and(|c| !c.aliases.is_empty()));
         assert!(!(exact && aliases), "{scheme}");
         assert_eq!(aliases, profile.inexactness_reasons().iter().any(|i| matches!(i, InexactnessReason::Aliases { .. })), "{scheme}");
     }
