@@ -6,7 +6,7 @@
 use super::explore::{Exploration, JumpResolution, LOCK_PREFIX_BYTE};
 use super::padding;
 use super::reached::{CodeFlow, ReachedInstruction};
-use super::regions::{FunctionFamilies, is_cold};
+use super::regions::{FunctionFamilies, is_cold, is_in_ranges};
 use crate::graph::*;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
@@ -119,7 +119,7 @@ impl AssembledFunction<'_, '_, '_> {
     }
 
     fn is_inside_function(&self, address: u64) -> bool {
-        self.ranges.iter().any(|r| r.contains(&address))
+        is_in_ranges(&self.ranges, address)
     }
 
     /// Returns the entry addresses of the function. The first one is the main entry.

@@ -37,7 +37,7 @@ use code::FileCode;
 use explore::{Exploration, JumpResolution, KnownCode};
 use frames::UnwindTables;
 use reached::CodeFlow;
-use regions::FunctionFamilies;
+use regions::{FunctionFamilies, is_in_ranges};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::{Range, RangeInclusive};
 use tables::ResolvedJump;
@@ -263,7 +263,7 @@ fn is_table_target(explored: &Exploration, families: &FunctionFamilies, ranges: 
     if !explored.code.is_code(to) || explored.code.is_stub(to) {
         return false;
     }
-    if ranges.iter().any(|r| r.contains(&to)) {
+    if is_in_ranges(ranges, to) {
         return true;
     }
     let region = explored.region_of(to);
@@ -278,11 +278,15 @@ fn is_table_target(explored: &Exploration, families: &FunctionFamilies, ranges: 
 fn resolve_jumps_without_table(explored: &mut Exploration, families: &FunctionFamilies, doubts: &mut HashMap<u64, GraphDoubt>) {
     let open: Vec<u64> = explored.jumps.iter().filter(|(_, r)| **r == JumpResolution::Unknown).map(|(j, _)| *j).collect();
     let all = families.families();
+    let mut labels_of_families: HashMap<u64, Vec<u64>> = HashMap::new();
     for jump in open {
         let region = explored.region_of(jump);
         let family = families.family_of(region).unwrap_or(region);
-        let ranges = family_ranges(explored, all.get(&family).map_or(&[family][..], |r| r));
-        let mut labels: Vec<u64> = ranges.iter().flat_map(|r| explored.labels.range(r.clone())).copied().collect();
+        let find_labels = || {
+            let ranges = family_ranges(explored, all.get(&family).map_or(&[family][..], |r| r));
+            ranges.into_iter().flat_map(|range| explored.labels.range(range)).copied().collect()
+        };
+        let mut labels = labels_of_families.entry(family).or_insert_with(find_labels).clone();
         let at_entry_depth = match explored.frames.index_at(jump) {
             Some(frame) => explored.frames.has_entry_stack_depth(frame, jump),
             None => Some(true),
@@ -394,7 +398,7 @@ fn classify_transfer(explored: &Exploration, ranges: &[Range<u64>], to: u64) -> 
         let never = stub.import.as_deref().is_some_and(imports::never_returns);
         return if never { TransferOutcome::Stays } else { TransferOutcome::Returns };
     }
-    if ranges.iter().any(|r| r.contains(&to)) || !explored.instructions.contains(to) {
+    if is_in_ranges(ranges, to) || !explored.instructions.contains(to) {
         return TransferOutcome::Stays;
     }
     TransferOutcome::To(to)

@@ -58,6 +58,12 @@ impl Exploration<'_, '_> {
     }
 }
 
+/// Returns true if an address is in one of the ranges, which must be ascending and disjoint.
+pub fn is_in_ranges(ranges: &[Range<u64>], at: u64) -> bool {
+    let after = ranges.partition_point(|range| range.start <= at);
+    ranges[..after].last().is_some_and(|range| at < range.end)
+}
+
 /// A direct jump from one region to another.
 struct JumpBetweenRegions {
     from: u64,

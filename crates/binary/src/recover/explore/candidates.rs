@@ -60,10 +60,10 @@ impl Exploration<'_, '_> {
                 if self.instructions.contains(at) || !seen.insert(at) {
                     break;
                 }
-                let inside_known = self.frames.index_at(at).is_some_and(|f| self.frames.frames[f].start != at);
+                let overlaps = self.is_within_instruction(at);
                 let decoded =
                     self.code.binary.code_at(at).filter(|_| self.code.is_code(at)).and_then(|bytes| decode_instruction(bytes, at));
-                let Some(instruction) = decoded.filter(|i| !inside_known && !is_unlikely(i)) else { return false };
+                let Some(instruction) = decoded.filter(|i| !overlaps && !is_unlikely(i)) else { return false };
                 if seen.len() > MAX_TRIAL_INSTRUCTIONS {
                     return false;
                 }
