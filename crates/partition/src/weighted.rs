@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, HashMap};
 use trodden_flow::dag::DagEdgeId;
 use trodden_flow::part::Part;
 
-/// A procedure is cheap if it costs less than a copy's equal share of the total cost, divided by this number.
+/// A procedure is cheap if it costs at most a copy's equal share of the total cost, divided by this number.
 const CHEAP_PROCEDURE_DIVISOR: u64 = 200;
 /// For each trial, the weight of the executions that a move adds to all copies together, relative to the greater load of the two copies.
 const TRIED_SUM_PRICES: [f64; 3] = [0.3, 1.0, 0.0];

@@ -162,7 +162,8 @@ struct ImageCounts {
     identity: Identity,
     path: String,
     build_id: Option<String>,
-    /// Whether the image belongs in the profile: its file is still the build that ran, or all its maps were found in the unit cache.
+    /// False if the image's file now contains a different build, and maps of some of its units were not found elsewhere. Such an image is
+    /// left out of the profile.
     is_known: bool,
     /// Units in the image's order; `None` for a unit without a usable map.
     units: Vec<Option<UnitProfile>>,

@@ -14,7 +14,7 @@ use crate::output;
 use crate::region::{self, FreeRegionSearch, LockLifetime, Region};
 use crate::stream::{self, ShadowFrames};
 use crate::system;
-use crate::table::{PINNED_REGION_OWNER, RegionTable};
+use crate::table::{PINNED_REGION_OWNER, RegionTable, is_without_owner};
 use crate::text::{self, OutputFailure, Text};
 use crate::untested;
 use crate::wire::LostReason;
@@ -385,7 +385,7 @@ impl RuntimeState {
         set_thread_bias(0, 0);
         stream::end_thread_stream();
         events::close_thread_counter();
-        let is_in_use = |address, owner| address != current && (owner == PINNED_REGION_OWNER || !system::thread_is_gone(process, owner));
+        let is_in_use = |address, owner| address != current && !is_without_owner(process, owner);
         // The kernel may still list a thread that was just joined, so wait a little. If a library is unloaded, a region that is not
         // released here is never released.
         if !image::is_program() {

@@ -19,6 +19,12 @@ struct RegionEntry {
     owner: u32,
 }
 
+/// Returns true if no thread uses a region with this owner any more.
+pub fn is_without_owner(process: u32, owner: u32) -> bool {
+    // The kernel has no thread with the ID that means "no owner", but does not say so.
+    owner == NO_REGION_OWNER || (owner != PINNED_REGION_OWNER && system::thread_is_gone(process, owner))
+}
+
 const EMPTY_ENTRY: RegionEntry = RegionEntry { region: Region { address: 0, index: None, event: 0 }, owner: NO_REGION_OWNER };
 
 /// The regions of this image in this process, with their owners.
@@ -30,7 +36,7 @@ pub struct RegionTable {
     /// Number of entries that fit into the mapping.
     capacity: usize,
     length: usize,
-    /// Number of entries with a living owner after the last sweep.
+    /// Number of entries that the last sweep found to have a living owner, or that the last call of [`RegionTable::remove`] kept.
     survivors: usize,
 }
 
@@ -68,7 +74,7 @@ impl RegionTable {
         }
         let mut living = 0;
         for entry in self.entries() {
-            match entry.owner != PINNED_REGION_OWNER && system::thread_is_gone(process, entry.owner) {
+            match is_without_owner(process, entry.owner) {
                 true => entry.owner = NO_REGION_OWNER,
                 false => living += 1,
             }

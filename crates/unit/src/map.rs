@@ -1,7 +1,7 @@
 //! The static description of a compilation unit, by which path IDs are translated to blocks, source lines and branches.
 //!
-//! Maps are encoded in [postcard](https://postcard.jamesmunns.com/wire-format) format, inside a [`crate::frame`]. Each change of these
-//! types requires a new [`MAP_VERSION`].
+//! Maps are encoded in [postcard](https://postcard.jamesmunns.com/wire-format) format, inside a [`crate::frame`] or a block of a stored
+//! profile. Each change of these types requires a new [`MAP_VERSION`].
 
 use crate::edge_profile::EdgeProfile;
 use crate::events::EventSource;

@@ -152,9 +152,9 @@ pub enum Call {
     ThreadBarrier(ObjectId, u32),
     /// Creates a thread or process.
     Create(ThreadToken),
-    /// Ends the calling thread.
+    /// Ends the calling thread or process.
     End(ThreadToken),
-    /// Waits for the end of a thread.
+    /// Waits for the end of a thread or process.
     Join(ThreadToken),
     /// Sleeps, or waits for something that is not in the trace.
     Blocked,

@@ -81,8 +81,8 @@ impl SampleTier {
         Ok(())
     }
 
-    /// Runs the passes. Counts stay at the ends of their paths, because control might change versions between an early count and the end of
-    /// the path. Loops without a check may be counted by trip count.
+    /// Runs the passes. Only counts before tail calls are moved to earlier edges, because control might change versions between an early
+    /// count and the end of the path. Loops without a check may be counted by trip count.
     fn run_passes(&self, planned: &mut PlannedFunction) {
         let PlannedFunction { cfg, program, frequencies, .. } = planned;
         let mut blocks = crate::places::block_properties(cfg);

@@ -34,7 +34,7 @@ impl CoreThreads {
         self.file.threads.iter().map(|t| t.thread)
     }
 
-    /// Returns an error for each image whose debug information could not be read completely.
+    /// Returns an error for each image for which a file with split debug information was needed and could not be read.
     pub fn missing_files(&self) -> Vec<BinaryError> {
         let locations = self.images.values().flatten().filter_map(|(_, locations)| locations.as_ref());
         locations.filter_map(SourceLocations::missing_file).collect()

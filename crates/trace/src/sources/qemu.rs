@@ -2,7 +2,8 @@
 //! `trodden_wire::blocks` defines the stream's layout.
 //!
 //! A branch is known once the block after it is executed ([`TranslatedBlock::transition`]). If a signal handler interrupts a thread, the
-//! pending transition is kept until the handler has returned.
+//! pending transition is kept until the handler has returned, unless the handler looks like the target of an indirect jump or call. Then
+//! there is a gap where the handler returns.
 
 use super::qemu_blocks::{BlockTransition, TranslatedBlock};
 use super::{BranchSource, EventBatch, SourceBytes, SourceDetail, SourceError, SourceNotes, parse_maps};
