@@ -1,7 +1,8 @@
 //! Bounds on the execution counts of all nodes, derived from the known counts of some nodes.
 //!
-//! The counts of a node's in-edges sum to the node's count, except at the entry, which calls also reach. The counts of its out-edges sum to
-//! the same count, or to less if the execution may end in the node. Intervals for nodes and edges are narrowed by these equations until they no longer change.
+//! The counts of a node's in-edges sum to the node's count, except at the entry, which calls also reach. The counts of its out-edges sum
+//! to the same count, or to less if the execution may end in the node. Intervals for nodes and edges are narrowed by these equations until
+//! they no longer change.
 //!
 //! If the known counts are correct, each interval contains the true count after every pass, so the limit on passes only costs precision.
 //! Intervals that would become empty, because counts contradict each other, are not narrowed. Time: O(passes * edges).

@@ -38,7 +38,8 @@ impl Following<'_, '_> {
         if ranges.is_empty() { Ok(()) } else { self.release_code_with_all_stopped(&ranges, thread, true) }
     }
 
-    /// Releases code. If the collector changes code, first stops the other recorded threads. `thread` is about to make a system call (`is_in_call`) or can be stepped.
+    /// Releases code. If the collector changes code, first stops the other recorded threads. `thread` is about to make a system call
+    /// (`is_in_call`) or can be stepped.
     pub(super) fn release_code_with_all_stopped(
         &mut self,
         ranges: &[Range<u64>],
