@@ -45,8 +45,8 @@ struct HeaderlessImage<'a> {
     segments: Vec<LoadedSegment>,
 }
 
-/// Returns a copy of a file with section headers appended. Returns `None` if the file already has section headers, or ends before
-/// the end of its program headers.
+/// Returns a copy of a file with section headers appended. Returns `None` if the file already has section headers, or ends before the end
+/// of its program headers.
 pub fn add_section_headers(data: &[u8]) -> Option<Vec<u8>> {
     if u16_at(data, 60)? != 0 && u64_at(data, 40)? != 0 {
         return None;

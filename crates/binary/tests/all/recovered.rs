@@ -265,4 +265,13 @@ fn jumps_are_resolved_again_when_more_code_is_known() {
         assert_eq!(function.other_entries, [0_u64; 0], "{name}");
         assert_eq!(function.uncertain.is_empty(), is_certain, "{name}: {:?}", function.uncertain);
     }
+    let chain = graph.functions.iter().find(|f| f.name == "chain").unwrap();
+    assert_eq!((chain.calls.len(), &chain.uncertain[..]), (30, &[][..]));
+    // The address of a function without unwind information and symbol is found in data.
+    let symbols = std::process::Command::new("nm").arg(&program).output().unwrap().stdout;
+    let symbols = String::from_utf8(symbols).unwrap();
+    let bare = symbols.lines().find_map(|line| line.strip_suffix(" t bare")).unwrap();
+    let bare = u64::from_str_radix(bare, 16).unwrap();
+    let stripped = recover(&common::read(&common::strip_program(&program)), None, &[]).unwrap();
+    assert!(stripped.functions.iter().any(|f| f.blocks.iter().any(|block| block.start == bare)), "{bare:#x}");
 }

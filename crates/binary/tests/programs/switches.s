@@ -1,4 +1,4 @@
-# Indirect jumps with three targets each, which depend on code that recovery reaches late.
+# Code that recovery reaches late. Among it are two indirect jumps with three targets each.
 
         .text
         .globl  main
@@ -57,6 +57,36 @@ cold_first:
         .cfi_endproc
         .size   cold_first, .-cold_first
 
+# Thirty calls that never return. Nothing leads to the code after each of them.
+        .globl  chain
+        .type   chain, @function
+chain:
+        .cfi_startproc
+        .rept   30
+        call    abort
+        mov     $1, %eax
+        .endr
+        ret
+        .cfi_endproc
+        .size   chain, .-chain
+
+# The end of this function is reached from `bare` only, which has no unwind information, and whose address is only in data.
+        .globl  shared_end
+        .type   shared_end, @function
+shared_end:
+        .cfi_startproc
+        jmp     *%rdi
+        .byte   0x06    # not an instruction
+.Lshared:
+        ret
+        .cfi_endproc
+        .size   shared_end, .-shared_end
+        .balign 16
+bare:
+        mov     $4, %eax
+        jmp     .Lshared
+        .balign 16
+
         .section .text.unlikely, "ax", @progbits
 cold_part:
         .cfi_startproc
@@ -79,6 +109,8 @@ state_table:
         .long   0x7fffffff
 
         .data
+        .balign 8
+        .quad   bare
 next_state:
         .long   2
         .section .note.GNU-stack, "", @progbits

@@ -20,8 +20,8 @@ const MAX_TIGHT_LOOP_INSTRUCTIONS: u32 = 6;
 /// if it is 1, they execute 0 to 0.3% fewer instructions (docs/benchmarks/constants.md).
 const MAX_LOOP_EXITS: usize = 3;
 
-/// Counts loops by their trip counts if that is profitable. The time is linear in the size of the
-/// graph, but quadratic in the size of the loops that are counted so.
+/// Counts loops by their trip counts if that is profitable. The time is linear in the size of the graph, but quadratic in the size of the
+/// loops that are counted so.
 pub fn count_loops_by_trip_count(
     frame: &ProgramGraphs,
     code: &mut EdgeCode,

@@ -137,8 +137,8 @@ pub trait Observer {
 
     fn rewrite_program(&self, _program: &mut ProbeProgram, _cfg: &FunctionCfg) {}
 
-    /// Emits the code at a function's entry. Returns the address to which the unit's counter indices are relative,
-    /// and the action at the end of the function's paths.
+    /// Emits the code at a function's entry. Returns the address to which the unit's counter indices are relative, and the action at the
+    /// end of the function's paths.
     fn emit_function_entry<'p>(
         &self,
         unit: &Unit,

@@ -123,8 +123,7 @@ fn read_images(mappings: &[MappedFile], store: Option<&UnitCache>) -> Result<Vec
     }
     if images.is_empty() {
         bail!(
-            "none of the programs that ran was built with the addresses of its basic blocks. Build with `trodden build --addresses`. The \
-             programs were:\n{}",
+            "no program that ran has usable addresses of basic blocks. Build with `trodden build --addresses`. The reasons are:\n{}",
             why.join("\n")
         );
     }
