@@ -22,7 +22,7 @@ function brief(number) {
   if (Math.abs(value) < 1000) return String(number);
   while (Math.abs(value) >= 999.5) { value /= 1000; unit++; }
   const digits = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
-  return `${value.toFixed(digits)}${["", "k", "M", "G", "T", "P", "E"][unit]}`;
+  return `${fixed(value, digits)}${["", "k", "M", "G", "T", "P", "E"][unit]}`;
 }
 
 function plural(number, word) { return `${number} ${word}${String(number) === "1" ? "" : "s"}`; }
@@ -30,7 +30,7 @@ function plural(number, word) { return `${number} ${word}${String(number) === "1
 function percent(share) {
   if (!share || share <= 0) return "0%";
   if (share < 0.0005) return "<0.1%";
-  return share >= 0.99995 ? "100%" : `${(share * 100).toFixed(1)}%`;
+  return share >= 0.99995 ? "100%" : `${fixed(share * 100, 1)}%`;
 }
 
 // The name in two parts: when the space is too small, the first one is shortened, so that the function's own name stays visible.

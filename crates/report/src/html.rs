@@ -31,8 +31,9 @@ impl Default for HtmlOptions {
 
 const PAGE_TEMPLATE: &str = include_str!("../assets/page.html");
 const STYLE_SHEET: &str = include_str!("../assets/page.css");
-const PAGE_SCRIPTS: [&str; 3] =
-    [include_str!("../assets/layout.js"), include_str!("../assets/graph.js"), include_str!("../assets/page.js")];
+pub(crate) const NUMBERS_SCRIPT: &str = include_str!("../assets/numbers.js");
+const PAGE_SCRIPTS: [&str; 4] =
+    [NUMBERS_SCRIPT, include_str!("../assets/layout.js"), include_str!("../assets/graph.js"), include_str!("../assets/page.js")];
 
 /// Writes the page.
 pub fn page(view: &ProfileView, sources: &SourceCache, options: &HtmlOptions) -> String {

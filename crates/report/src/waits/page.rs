@@ -3,6 +3,7 @@
 
 use super::{json, text};
 use crate::SourceProvider;
+use crate::html::NUMBERS_SCRIPT;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_waits_file::summary::WaitSummary;
@@ -25,7 +26,8 @@ pub fn page(summary: &WaitSummary, title: &str, sources: &SourceProvider) -> Str
     data["notes"] = text::notes(summary).into();
     // Without these replacements, a string in the data could close the script element.
     let data = data.to_string().replace("</", "<\\/").replace("<!--", "<\\!--");
-    PAGE_TEMPLATE.replace("/*STYLE*/", STYLE_SHEET).replace("/*SCRIPT*/", PAGE_SCRIPT).replace("/*DATA*/", &data)
+    let script = [PAGE_SCRIPT, NUMBERS_SCRIPT].join("\n");
+    PAGE_TEMPLATE.replace("/*STYLE*/", STYLE_SHEET).replace("/*SCRIPT*/", &script).replace("/*DATA*/", &data)
 }
 
 fn timeline_json(summary: &WaitSummary) -> Value {

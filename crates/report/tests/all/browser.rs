@@ -111,6 +111,8 @@ fn unfinished_paths_and_missing_sources_are_shown(browser: &Browser) {
     assert!(texts(browser, "#source")[0].contains("could not be read: /src/demo/generated.c"));
     assert_eq!(browser.eval("return document.getElementById('listing').hidden"), false, "without source, the listing is shown");
     save_screenshot(browser, "no-source");
+    assert_eq!(browser.eval("return [1250, 12250, 1e4].map(brief)"), serde_json::json!(["1.25k", "12.2k", "10.0k"]));
+    assert_eq!(browser.eval("return [1 / 16, 1 / 3, 5 / 16].map(percent)"), serde_json::json!(["6.2%", "33.3%", "31.2%"]));
     browser.click(".fn[title='never']");
     assert!(texts(browser, "#head")[0].contains("never executed"));
     assert_eq!(browser.eval("return document.querySelector('.panes').hidden"), true);

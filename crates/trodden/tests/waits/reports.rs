@@ -113,6 +113,10 @@ fn click_waits(place: &Place, own: &Value, report: &str) {
     assert!(text("#title").contains("app.waits"));
     assert!(text("#causes tr").contains(own["causes"][0]["function"].as_str().unwrap()));
     compare_with_text(&browser, report);
+    let times = browser.eval("return [10250, 10350, 10750, 1250000, 2062500000, 999].map(time)");
+    let rounded = [10.25, 10.35, 10.75].map(|us: f64| format!("{us:.1} us"));
+    assert_eq!(times, serde_json::json!([rounded[0], rounded[1], rounded[2], "1.2 ms", "2.062 s", "999 ns"]));
+    assert_eq!(browser.eval("return [percent(1, 16), percent(45, 160), percent(2, 3)]"), serde_json::json!(["6.2 %", "28.1 %", "66.7 %"]));
     assert_eq!(browser.eval("return document.getElementById('detail').hidden"), true);
     browser.click("button[data-family=contention]");
     assert!(text(".site").contains("lock contention"), "{}", text(".site"));

@@ -1,10 +1,10 @@
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const get = (id) => document.getElementById(id);
-const time = (ns) => ns < 1e3 ? `${ns} ns` : ns < 1e6 ? `${(ns / 1e3).toFixed(1)} us` : ns < 1e9 ?
-  `${(ns / 1e6).toFixed(1)} ms` : `${(ns / 1e9).toFixed(3)} s`;
+const time = (ns) => ns < 1e3 ? `${ns} ns` : ns < 1e6 ? `${fixed(ns / 1e3, 1)} us` : ns < 1e9 ?
+  `${fixed(ns / 1e6, 1)} ms` : `${fixed(ns / 1e9, 3)} s`;
 const plural = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
-const percent = (part, all) => all ? `${(100 * part / all).toFixed(1)} %` : "";
+const percent = (part, all) => all ? `${fixed(100 * part / all, 1)} %` : "";
 const make = (tag, text, kind) => { const e = document.createElement(tag); if (text !== undefined) e.textContent = text;
   if (kind) e.className = kind; return e; };
 const place = (p) => p.file ? ` (${p.file.split("/").pop()}${p.line ? ":" + p.line : ""})` : "";
@@ -13,7 +13,7 @@ const taken = (s) => !s.path ? "" : s.path.function === s.function ? `, path ${s
 const stepName = (s) => s.state !== "computing" ? `${s.call ? `${s.call} in ` : ""}${s.function}${place(s)}, ${s.state}` :
   `${s.function}${place(s)}${s.stack.length > 1 ? ` in ${s.stack[s.stack.length - 2]}` : ""}${taken(s)}`;
 const callers = (c) => c.callers.length < 2 ? (c.caller ? " in " + c.caller : "") :
-  " in " + c.callers.slice(0, 3).map((by) => `${by.function} (${(100 * by.ns / c.ns).toFixed(0)} %)`).join(", ") +
+  " in " + c.callers.slice(0, 3).map((by) => `${by.function} (${fixed(100 * by.ns / c.ns, 0)} %)`).join(", ") +
   (c.callers.length > 3 ? ` and ${c.callers.length - 3} more` : "");
 const row = (cells) => {
   const tr = make("tr"); cells.forEach((c) => { const td = make("td"); if (c instanceof Node) td.append(c); else {
@@ -83,8 +83,8 @@ function showSite(w) {
     div.append(make("p", `${plural(c.occurrences, "time")}, ${time(c.wait_ns)} (${time(c.min_ns)} to ${time(c.max_ns)}): ` +
       `${c.locations.slice(0, 6).join(", ")}${c.locations.length > 6 ? " and more" : ""} `), show, paths);
     div.append(make("p", `First: ${data.locations[c.representative.location_index].location}, ${time(c.representative.wait_ns)} = ` +
-      `${c.representative.expression}${c.occurrences > 1 ? `; distances from it ${c.distance.mean.toFixed(3)} on average, ` +
-      `at most ${c.distance.max.toFixed(3)}` : ""}`, "hint expression"));
+      `${c.representative.expression}${c.occurrences > 1 ? `; distances from it ${fixed(c.distance.mean, 3)} on average, ` +
+      `at most ${fixed(c.distance.max, 3)}` : ""}`, "hint expression"));
     paths.append(pathTable("executed (longer path)", c.plus, c.wait_ns), pathTable("instead of (shorter path)", c.minus, c.wait_ns));
     if (c.left_out_ns.plus + c.left_out_ns.minus > 0) div.append(make("p",
       `Not shown: code that both executed, ${time(c.left_out_ns.plus)} and ${time(c.left_out_ns.minus)}`, "hint"));
