@@ -167,7 +167,7 @@ pub enum CallKind {
     Call,
     /// A jump to the callee, which returns to the caller of this function.
     TailCall,
-    /// A conditional jump to the callee, as a tail call.
+    /// A jump to the callee, as a tail call, that is one of several ways out of its block.
     ConditionalTailCall,
 }
 

@@ -332,10 +332,13 @@ impl<'a> ThreadReplay<'a> {
             }
             // If this call were executed, the first block of its callee would have been recorded, so no later step of the frame is possible
             // yet.
-            if matches!(call.callee, CodeCallee::Function(entry) if self.is_seen(entry)) && call.kind == CallKind::Call {
-                return ReplayStep::None;
+            let is_seen = matches!(call.callee, CodeCallee::Function(entry) if self.is_seen(entry));
+            match call.kind {
+                CallKind::Call if is_seen => return ReplayStep::None,
+                CallKind::Call => {}
+                // The same holds for a return from a tail-called function.
+                CallKind::TailCall | CallKind::ConditionalTailCall => is_over |= !is_seen,
             }
-            is_over |= call.kind != CallKind::Call;
         }
         let is_next = |e: &CodeEdge| graph.block(e.to).start == start && !(has_returned && e.kind == CodeEdgeKind::Unwind);
         if std::ptr::eq(graph, to) && graph.successors(index).iter().any(is_next) {

@@ -42,6 +42,8 @@ const TRAP_TRACE: i32 = 2;
 const SI_KERNEL: i32 = 0x80;
 /// Maximum number of single steps that take a thread out of a copy. At most 25 bytes of a block are replaced.
 const MAX_STEPS_OUT_OF_COPY: usize = 32;
+/// No head has more bytes, so the place after it is in this range.
+const MAX_HEAD_SIZE: u64 = 64;
 pub const INT3: u8 = 0xcc;
 
 /// The copies of one image.
@@ -417,10 +419,14 @@ impl Trampolines {
     /// Moves a stopped thread from a site that is recorded already into the copy, after the code that records the site.
     fn resume_after_recorded_site(&self, thread: Tid) -> io::Result<()> {
         let at = ptrace::instruction_pointer(thread)?;
+        // The patch of a site leads to the code that records it.
+        let first = self.patches.partition_point(|patch| patch.address < at);
+        let patches = self.patches[first..].iter().take_while(|patch| patch.address == at);
         let is_there =
             |place: &CopiedPlace| matches!(place, CopiedPlace::Recorded { site, saved: false } if self.sites[*site as usize] == at);
-        let places = self.areas.iter().flat_map(|area| area.places.iter());
-        match places.filter(|(_, place)| is_there(place)).find(|(copied, _)| !self.is_released(*copied)) {
+        let places = patches.filter_map(|patch| Some((self.places_around(patch.target)?, patch.target)));
+        let mut places = places.flat_map(|(places, head)| places.within(&(head..head + MAX_HEAD_SIZE)));
+        match places.find(|(copied, place)| is_there(place) && !self.is_released(*copied)) {
             Some((copied, _)) => ptrace::set_instruction_pointer(thread, copied),
             None => Ok(()),
         }

@@ -7,6 +7,7 @@ use super::explore::{Exploration, JumpResolution, LOCK_PREFIX_BYTE};
 use super::padding;
 use super::reached::{CodeFlow, ReachedInstruction};
 use super::regions::{FunctionFamilies, is_cold, is_in_ranges};
+use super::split::split_at_entries;
 use crate::graph::*;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
@@ -17,11 +18,13 @@ pub fn assemble(explored: &Exploration, families: &FunctionFamilies) -> ProgramG
         let region = explored.region_of(uncertain.address);
         doubts.entry(families.family_of(region).unwrap_or(region)).or_default().push(uncertain.clone());
     }
+    let tail_call_targets = find_tail_call_targets(explored, families);
     let mut functions: Vec<FunctionGraph> = Vec::new();
     for (family, regions) in families.families() {
         let ranges: Vec<Range<u64>> = regions.iter().map(|&start| explored.region_range(start)).collect();
-        let function = AssembledFunction { explored, regions, ranges, doubts: doubts.remove(&family).unwrap_or_default() };
-        functions.push(function.build_graph());
+        let doubts = doubts.remove(&family).unwrap_or_default();
+        let function = AssembledFunction { explored, tail_call_targets: &tail_call_targets, regions, ranges, doubts };
+        functions.extend(split_at_entries(function.build_graph(), explored));
     }
     functions.sort_by_key(|f| f.entry);
     let stubs = explored.code.stubs.values().cloned().collect();
@@ -30,6 +33,19 @@ pub fn assemble(explored: &Exploration, families: &FunctionFamilies) -> ProgramG
     let code_ranges: Vec<Range<u64>> = sections.filter(|range| !stub_ranges.contains(range)).collect();
     let unknown_ranges = find_unknown_ranges(explored, &functions, &code_ranges);
     ProgramGraph { functions, stubs, stub_ranges, code_ranges, unknown_ranges, observations: explored.known.observations.clone() }
+}
+
+/// Returns the targets of direct jumps that lead from one family of regions to another.
+fn find_tail_call_targets(explored: &Exploration, families: &FunctionFamilies) -> BTreeSet<u64> {
+    let family_of = |at: u64| families.family_of(explored.region_of(at));
+    let mut targets = BTreeSet::new();
+    for (from, reached) in explored.instructions.transfers() {
+        let (CodeFlow::Jump(to) | CodeFlow::Conditional(to)) = reached.flow else { continue };
+        if explored.instructions.contains(to) && !targets.contains(&to) && family_of(from) != family_of(to) {
+            targets.insert(to);
+        }
+    }
+    targets
 }
 
 /// Returns the ranges of code that belong to no function, are described by no unwind entry, and are not padding.
@@ -55,6 +71,8 @@ fn find_unknown_ranges(explored: &Exploration, functions: &[FunctionGraph], code
 
 struct AssembledFunction<'e, 'k, 'a> {
     explored: &'e Exploration<'k, 'a>,
+    /// The result of [`find_tail_call_targets`].
+    tail_call_targets: &'e BTreeSet<u64>,
     regions: Vec<u64>,
     ranges: Vec<Range<u64>>,
     doubts: Vec<Uncertainty>,
@@ -139,6 +157,7 @@ impl AssembledFunction<'_, '_, '_> {
         if entries.iter().any(|at| is_called(at) || !targets.contains(at)) {
             entries.retain(|at| is_called(at) || !targets.contains(at));
         }
+        entries.extend(self.ranges.iter().flat_map(|r| self.tail_call_targets.range(r.clone())));
         if entries.is_empty() {
             let first = self.regions.iter().copied().find(|at| !is_cold_part(at) && self.explored.instructions.contains(*at));
             let first = first.or_else(|| self.reached_instructions().next().map(|(at, _)| at));
@@ -292,15 +311,16 @@ impl AssembledFunction<'_, '_, '_> {
             CodeFlow::Conditional(to) => {
                 vec![
                     self.edge_or_call_to(to, CodeEdgeKind::Taken, CallKind::ConditionalTailCall),
-                    self.edge_or_call_to(next, CodeEdgeKind::NotTaken, CallKind::TailCall),
+                    self.edge_or_call_to(next, CodeEdgeKind::NotTaken, CallKind::ConditionalTailCall),
                 ]
             }
             CodeFlow::Jump(to) => vec![self.edge_or_call_to(to, CodeEdgeKind::Jump, CallKind::TailCall)],
             CodeFlow::JumpIndirect => match &self.explored.jumps[&at] {
                 JumpResolution::Within(targets) => {
-                    let leaves =
-                        self.explored.may_leave.contains(&at).then_some(ControlTransfer::Call(CallKind::TailCall, CodeCallee::Indirect));
-                    let inside = targets.iter().map(|&to| self.edge_or_call_to(to, CodeEdgeKind::Indirect, CallKind::TailCall));
+                    let leaves = self.explored.may_leave.contains(&at);
+                    let kind = if leaves || targets.len() > 1 { CallKind::ConditionalTailCall } else { CallKind::TailCall };
+                    let leaves = leaves.then_some(ControlTransfer::Call(kind, CodeCallee::Indirect));
+                    let inside = targets.iter().map(|&to| self.edge_or_call_to(to, CodeEdgeKind::Indirect, kind));
                     inside.chain(leaves).collect()
                 }
                 JumpResolution::Functions(targets) => vec![ControlTransfer::Call(CallKind::TailCall, CodeCallee::OneOf(targets.clone()))],
@@ -381,7 +401,7 @@ impl AssembledFunction<'_, '_, '_> {
 }
 
 /// Returns the address ranges of all blocks, ascending. Adjacent ranges are joined.
-fn find_covered_ranges(blocks: &[CodeBlock]) -> Vec<Range<u64>> {
+pub fn find_covered_ranges(blocks: &[CodeBlock]) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     for block in blocks {
         match ranges.last_mut() {

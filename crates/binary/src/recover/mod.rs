@@ -9,7 +9,7 @@
 //! - Find functions that never return, and start again with this knowledge, because code after calls to these functions is not reached.
 //! - When no more are found, resolve the jumps again: code that was reached after a jump may lead to it with other values.
 //! - Join regions of code to functions ([`regions`]).
-//! - Build blocks, edges and calls ([`assemble`]).
+//! - Build blocks, edges and calls ([`assemble`]), and split functions with several entries ([`split`]).
 //!
 //! The graphs say which of their parts are uncertain. The time is linear in the code size, except for the bounded searches of [`values`].
 
@@ -25,6 +25,7 @@ mod names;
 mod padding;
 mod reached;
 mod regions;
+mod split;
 mod sums;
 mod tables;
 mod values;

@@ -11,7 +11,7 @@ use super::reached::CodeFlow;
 use super::sums::{SumAtom, SumPosition, SumValue};
 use super::values::FunctionBody;
 use crate::graph::GraphDoubt;
-use iced_x86::OpKind;
+use iced_x86::{OpKind, Register};
 use std::ops::{Range, RangeInclusive};
 
 /// Maximum depth to which the definitions of a value are expanded.
@@ -160,26 +160,39 @@ fn read_table(
 ) -> Option<ResolvedJump> {
     let size = if table.base.is_some() { 4 } else { 8 };
     let bounds = find_index_bounds(body, at, &table.index, size, MAX_TABLE_ENTRIES);
-    // Constants in the index become part of the table's address. Four-byte entries are usually relative to the start of the table.
-    let unchecked_start = table.base.filter(|base| *base != 0).unwrap_or(table.address);
+    // Constants in the index become part of the table's address. Four-byte entries are usually relative to the start of the table, and a
+    // jump whose operand is an entry usually contains this address.
+    let jump = &body.instructions[at as usize];
+    let operand = (jump.op0_kind() == OpKind::Memory && jump.memory_base() == Register::None && table.base.is_none())
+        .then(|| jump.memory_displacement64());
+    let unchecked_start = table.base.filter(|base| *base != 0).or(operand).unwrap_or(table.address);
     let (start, count) = match &bounds {
         Some(IndexBounds { values, .. }) => {
             (table.address.wrapping_add(values.start().wrapping_mul(size)), values.end() - values.start() + 1)
         }
         None => (unchecked_start, MAX_TABLE_ENTRIES),
     };
-    // Without a proven bound, the table ends where other data begins.
-    let certain = bounds.as_ref().is_some_and(|b| b.is_proven);
+    let is_proven = bounds.as_ref().is_some_and(|b| b.is_proven);
+    // Without unwind information, code that only this table leads to may be outside the regions that are known to be the function's. GHC's
+    // code is such code. It selects the target by three tag bits of a pointer, but a type may have fewer constructors than the bits allow.
+    let is_bare = table.base.is_none() && explored.frames.index_at(jump.ip()).is_none();
+    let certain = is_proven && !is_bare;
+    // Without a certain bound, the table ends where other data begins.
     let end = match certain {
         true => u64::MAX,
         false => explored.data.range(start + 1..).next().copied().unwrap_or(u64::MAX),
     };
-    let entries = read_entries(explored, table, start..end, count, &|to| is_inside(to) && (certain || !explored.is_within_instruction(to)));
+    let is_bare_code = |to: u64| {
+        let code = explored.code;
+        is_bare && code.is_code(to) && !code.is_stub(to) && explored.frames.index_at(to).is_none() && !explored.is_function_start(to)
+    };
+    let is_target = |to: u64| (is_inside(to) || is_bare_code(to)) && (certain || !explored.is_within_instruction(to));
+    let entries = read_entries(explored, table, start..end, count, is_bare, &is_target);
     let (mut targets, functions) = (entries.targets, entries.are_functions);
     if targets.is_empty() {
         return None;
     }
-    let read = targets.len() as u64;
+    let read = targets.len() as u64 + u64::from(entries.has_null);
     let complete = bounds.is_some() && read == count;
     if functions && !complete {
         // This is probably a table of pointers to functions, unless its first target is found to be in this function.
@@ -198,17 +211,23 @@ struct JumpTableTargets {
     targets: Vec<u64>,
     /// Whether the targets are entries of other functions, rather than addresses in the function of the jump.
     are_functions: bool,
+    /// Whether the first entry is null, which is not a target.
+    has_null: bool,
 }
 
+/// Reads the targets of a table. `may_begin_with_null` is true if the first entry may be null, as GHC's tables by tag bits are: evaluated
+/// values never have tag 0.
 fn read_entries(
     explored: &Exploration,
     table: &JumpTable,
     places: Range<u64>,
     count: u64,
+    may_begin_with_null: bool,
     is_inside: &dyn Fn(u64) -> bool,
 ) -> JumpTableTargets {
     let size = if table.base.is_some() { 4 } else { 8 };
-    let mut found = JumpTableTargets { targets: Vec::new(), are_functions: false };
+    let mut found = JumpTableTargets { targets: Vec::new(), are_functions: false, has_null: false };
+    let first = places.start;
     let places = (0..count).map_while(|entry| places.start.checked_add(entry * size)).take_while(|place| *place < places.end);
     for place in places {
         let to = match table.base {
@@ -219,6 +238,10 @@ fn read_entries(
             },
         };
         let Some(to) = to else { break };
+        if to == 0 && place == first && may_begin_with_null {
+            found.has_null = true;
+            continue;
+        }
         let is_function = !is_inside(to);
         if is_function && (table.base.is_some() || !explored.is_function_start(to)) {
             break;
