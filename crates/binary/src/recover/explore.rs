@@ -180,7 +180,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
     /// a fixed address, because they have no relocations.
     fn scan_data(&mut self) {
         let starts: HashSet<u64> = self.frames.frames.iter().map(|f| f.start).collect();
-        self.address_taken.extend(data_words(self.code.binary).filter(|to| starts.contains(to)));
+        self.address_taken.extend(data_words(self.code).filter(|to| starts.contains(to)));
     }
 
     /// Schedules the function at an address for exploration. Does nothing if the address is in a stub, or not in code.
@@ -220,14 +220,14 @@ impl<'k, 'a> Exploration<'k, 'a> {
         self.follow_scheduled_addresses();
         while !self.candidates.is_empty() {
             let candidates = std::mem::take(&mut self.candidates);
-            let fresh: Vec<u64> = candidates.into_iter().filter(|at| !self.instructions.contains(*at)).collect();
-            for at in fresh {
-                if self.looks_like_function(at) {
+            for &at in &candidates {
+                if !self.instructions.contains(at) && self.looks_like_function(at) {
                     self.address_taken.insert(at);
                     self.schedule_function(at);
                     self.follow_scheduled_addresses();
                 }
             }
+            self.add_slow_entries(candidates);
         }
     }
 

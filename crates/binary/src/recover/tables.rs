@@ -176,6 +176,11 @@ fn read_table(
     // Without unwind information, code that only this table leads to may be outside the regions that are known to be the function's. GHC's
     // code is such code. It selects the target by three tag bits of a pointer, but a type may have fewer constructors than the bits allow.
     let is_bare = table.base.is_none() && explored.frames.index_at(jump.ip()).is_none();
+    // If no check was found, but only a mask, the bounds include indices before the first entry.
+    let (start, count) = match operand.filter(|operand| is_bare && start < *operand).map(|operand| (operand, (operand - start) / size)) {
+        Some((operand, skipped)) if skipped < count => (operand, count - skipped),
+        _ => (start, count),
+    };
     let certain = is_proven && !is_bare;
     // Without a certain bound, the table ends where other data begins.
     let end = match certain {

@@ -1,11 +1,12 @@
 //! Finds functions that nothing calls directly, at code addresses that occur in data.
 
-use super::{CodeFlow, Exploration, FUNCTION_ALIGNMENT, flow_of};
-use crate::elf::Binary;
+use super::{CodeFlow, Exploration, flow_of};
 use crate::instruction::decode_instruction;
+use crate::recover::code::FileCode;
 use crate::recover::imports;
 use iced_x86::{Instruction, Mnemonic, Register};
 use std::collections::{BTreeSet, HashSet};
+use std::ops::RangeInclusive;
 
 impl Exploration<'_, '_> {
     /// Follows words in data that look like addresses of functions in code without unwind information. Returns true if new code was
@@ -23,6 +24,8 @@ impl Exploration<'_, '_> {
                 self.follow_all_code();
             }
         }
+        self.add_slow_entries(words.iter().copied());
+        self.follow_all_code();
         self.data_words = Some(words);
         self.instructions.len() > before
     }
@@ -34,16 +37,43 @@ impl Exploration<'_, '_> {
             return BTreeSet::new();
         }
         let is_candidate = |to: &u64| self.frames.index_at(*to).is_none() && self.code.is_code(*to) && !self.code.is_stub(*to);
-        data_words(self.code.binary).filter(is_candidate).collect()
+        data_words(self.code).filter(is_candidate).collect()
     }
 
-    /// Returns true if a function may start at an address. The address must be aligned, or follow a return, a jump, padding or the start of
-    /// the section.
+    /// Adds the slow entries of the reached ones among these functions to the candidates.
+    pub(super) fn add_slow_entries(&mut self, functions: impl IntoIterator<Item = u64>) {
+        for at in functions.into_iter().filter(|at| self.instructions.contains(*at)).collect::<Vec<_>>() {
+            let new = self.find_slow_entry(at).filter(|entry| !self.instructions.contains(*entry));
+            self.candidates.extend(new);
+        }
+    }
+
+    /// Returns the slow entry of a function of GHC that has one. Only the runtime's function for calls with unknown arguments jumps there, at
+    /// a distance that the function's info table, the words before its code, contains.
+    ///
+    /// Source: GHC's `rts/include/rts/storage/InfoTables.h` (`StgFunInfoTable` with tables next to code) and `FunTypes.h`.
+    fn find_slow_entry(&self, function: u64) -> Option<u64> {
+        const SLOW_ENTRY_OFFSET: u64 = 40;
+        const FUNCTION_TYPE_OFFSET: u64 = 24;
+        const CLOSURE_TYPE_OFFSET: u64 = 8;
+        /// FUN to FUN_STATIC.
+        const CLOSURE_TYPES: RangeInclusive<i32> = 8..=14;
+        /// ARG_GEN and ARG_GEN_BIG.
+        const FUNCTION_TYPES: RangeInclusive<i32> = 0..=1;
+        let word = |offset: u64| self.code.i32_at(function.checked_sub(offset)?);
+        let is_function =
+            CLOSURE_TYPES.contains(&word(CLOSURE_TYPE_OFFSET)?) && FUNCTION_TYPES.contains(&(word(FUNCTION_TYPE_OFFSET)? & 0xffff));
+        let entry = function.checked_add_signed(word(SLOW_ENTRY_OFFSET)?.into())?;
+        (is_function && self.frames.index_at(entry).is_none() && self.code.is_code(entry)).then_some(entry)
+    }
+
+    /// Returns true if a function may start at an address. The address must be a multiple of 8, as in GHC's code, or follow a return, a
+    /// jump, padding or the start of the section.
     fn may_start_function(&self, at: u64) -> bool {
         const BYTES_BEFORE_FUNCTION: [u8; 4] = [0xc3, 0x90, 0xcc, 0];
         let byte = |back: u64| self.code.binary.bytes_at(at.wrapping_sub(back)).and_then(|bytes| bytes.first().copied());
         let is_after_jump = || byte(5) == Some(0xe9) || byte(2) == Some(0xeb);
-        at.is_multiple_of(FUNCTION_ALIGNMENT)
+        at.is_multiple_of(8)
             || !self.code.is_code(at.wrapping_sub(1))
             || byte(1).is_some_and(|b| BYTES_BEFORE_FUNCTION.contains(&b))
             || is_after_jump()
@@ -97,13 +127,15 @@ impl Exploration<'_, '_> {
     }
 }
 
-/// Returns the aligned eight-byte words in the data segments of a file.
-pub fn data_words(binary: &Binary) -> impl Iterator<Item = u64> {
-    binary.segments().iter().filter(|s| !s.is_executable).flat_map(|segment| {
-        let bytes = binary.bytes_at(segment.address).unwrap_or_default();
-        let skip = (segment.address.wrapping_neg() & 7) as usize;
-        let words = bytes.get(skip..).unwrap_or_default().chunks_exact(8);
-        words.map(|w| u64::from_le_bytes(w.try_into().unwrap_or_default()))
+/// Returns the aligned eight-byte words in the data of a file. Older linkers put read-only data into the segment with the code.
+pub fn data_words<'a>(code: &FileCode<'a>) -> impl Iterator<Item = u64> {
+    code.binary.segments().iter().flat_map(|segment| {
+        let bytes = code.binary.bytes_at(segment.address).unwrap_or_default();
+        let skip = segment.address.wrapping_neg() & 7;
+        let words = bytes.get(skip as usize..).unwrap_or_default().chunks_exact(8);
+        let words = (segment.address + skip..).step_by(8).zip(words);
+        let is_data = |at: &u64| !segment.is_executable || !code.is_code(*at);
+        words.filter(move |(at, _)| is_data(at)).map(|(_, w)| u64::from_le_bytes(w.try_into().unwrap_or_default()))
     })
 }
 
