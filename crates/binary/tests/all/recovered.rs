@@ -9,7 +9,7 @@ use iced_x86::Mnemonic;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use tempfile::TempDir;
-use trodden_binary::graph::{BlockEnd, CodeEdgeKind, FunctionGraph, GraphDoubt, GraphSource, ProgramGraph};
+use trodden_binary::graph::{BlockEnd, CallKind, CodeCallee, CodeEdgeKind, FunctionGraph, GraphDoubt, GraphSource, ProgramGraph};
 use trodden_binary::instruction::{BranchInstruction, classify_branch, decode_instruction};
 use trodden_binary::{AddressMap, Binary, MapBlock, recover};
 
@@ -274,4 +274,33 @@ fn jumps_are_resolved_again_when_more_code_is_known() {
     let bare = u64::from_str_radix(bare, 16).unwrap();
     let stripped = recover(&common::read(&common::strip_program(&program)), None, &[]).unwrap();
     assert!(stripped.functions.iter().any(|f| f.blocks.iter().any(|block| block.start == bare)), "{bare:#x}");
+}
+
+/// Returns the transfers of control that leave a function by a jump: for each, the name of the function that is entered, and whether it is
+/// one of several ways out of its block.
+fn tail_calls<'g>(graph: &'g ProgramGraph, name: &str) -> Vec<(&'g str, bool)> {
+    let function = graph.functions_named(name).next().unwrap_or_else(|| panic!("no {name}"));
+    let tails = function.calls.iter().filter(|call| call.kind != CallKind::Call);
+    let entered = tails.map(|call| match call.callee {
+        CodeCallee::Function(entry) => (&*graph.functions.iter().find(|f| f.entry == entry).unwrap().name, call.kind != CallKind::TailCall),
+        ref other => panic!("{other:?}"),
+    });
+    entered.collect()
+}
+
+#[test]
+fn functions_with_several_entries_are_split() {
+    let folder = TempDir::new().unwrap();
+    let program = common::compile(&folder, "gcc", "entries.s", &["-no-pie"]);
+    let graph = recover(&common::read(&program), None, &[]).unwrap();
+    assert!(graph.functions.iter().all(|f| f.other_entries.is_empty()));
+    let block_count = |name: &str| graph.functions_named(name).next().unwrap().blocks.len();
+    assert_eq!(tail_calls(&graph, "first"), [("first+0x13", true), ("first+0x9", false)]);
+    assert_eq!(tail_calls(&graph, "first+0x9"), [("first+0x13", false), ("first+0x13", false)]);
+    assert_eq!(tail_calls(&graph, "first+0x13"), []);
+    assert_eq!(["first", "first+0x9", "first+0x13"].map(block_count), [2, 3, 1]);
+    // The tail that both share is only the first target of the table.
+    assert_eq!(tail_calls(&graph, "by_tag"), [("by_tag+0xc", true)]);
+    assert_eq!(tail_calls(&graph, "between"), [("by_tag+0xc", false)]);
+    assert_eq!(["by_tag", "between", "by_tag+0xc"].map(block_count), [3, 1, 1]);
 }

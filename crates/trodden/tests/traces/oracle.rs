@@ -5,6 +5,7 @@
 use crate::traced;
 use crate::traced::{Folder, errors};
 use std::collections::BTreeSet;
+use std::process::Command;
 use trodden_binary::Binary;
 use trodden_binary::instruction::{BranchInstruction, classify_branch, decode_instruction};
 use trodden_trace::{PartialTrace, RESUMED_FLAG, TRANSFER_FLAG, ThreadNumber, TraceEvent, TraceFile};
@@ -85,6 +86,17 @@ fn jumps_that_look_like_calls_and_returns_start_blocks() {
         // A single run does not find code that only an indirect branch reaches, and must report that.
         assert!(errors(&recorded).contains("blocks are missing after 3 indirect jumps"), "{way:?}: {}", errors(&recorded));
     }
+}
+
+#[test]
+fn functions_with_several_entries_are_traced() {
+    let folder = Folder::new();
+    std::fs::write(folder.path("entries.s"), include_str!("../../../binary/tests/programs/entries.s")).unwrap();
+    let compiled = Command::new("cc").current_dir(folder.path("")).args(["-no-pie", "entries.s", "-o", "app"]).status().unwrap();
+    assert!(compiled.success());
+    assert_traces_match_steps(&folder, &["./app"], 0, &[IN_ONE_RUN[0], IN_ONE_RUN[1], IN_ONE_RUN[2], IN_SEVERAL_RUNS]);
+    let recorded = folder.record(IN_ONE_RUN[1], "one.trace", &["./app"]);
+    assert!(!errors(&recorded).contains("does not trace the inside"), "{}", errors(&recorded));
 }
 
 /// A handler skips the trapping instructions, as the kernel does for `WARN`.
