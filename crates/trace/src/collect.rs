@@ -119,7 +119,8 @@ pub trait Collector: Sync {
         };
         let first = run.first.take();
         let session = subject.session.clone();
-        // If anything fails from here on, the tracer detaches, and the program continues untraced.
+        // If anything fails before a started program executes its first instruction, the program is killed. If anything fails later, or
+        // the process was running before, the tracer detaches, and the program continues untraced.
         let watched = (|| {
             let mut watch = Watch::new(&run, &subject, self.watch(&subject, &run)?);
             let mapped = [subject.injected_area()].into_iter().chain(watch.mapped()).collect();
@@ -136,7 +137,14 @@ pub trait Collector: Sync {
         })();
         let (is_over, ended) = (AtomicBool::new(false), AtomicBool::new(false));
         let waiting = SignalWait::from_this_thread();
-        let (followed, calls) = watched.map_err(|error| session.close_after_error(error)).and_then(|(mut watch, mut calls)| {
+        let watched = watched.map_err(|error| {
+            if subject.fresh {
+                // SAFETY: the call only sends a signal. The program is a child that has not been reaped.
+                unsafe { libc::kill(subject.process, libc::SIGKILL) };
+            }
+            session.close_after_error(error)
+        });
+        let (followed, calls) = watched.and_then(|(mut watch, mut calls)| {
             let followed = std::thread::scope(|scope| {
                 // The waker thread must end after a panic as well.
                 let _over = FlagSetOnDrop(&is_over);

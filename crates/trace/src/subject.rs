@@ -26,7 +26,7 @@ use std::rc::Rc;
 pub const MIN_INJECTED_AREA_SIZE: u64 = 32 << 20;
 
 /// Size in bytes that an area has for each site: more than the copies of blocks need on average.
-const AREA_SIZE_PER_SITE: u64 = 96;
+const AREA_SIZE_PER_SITE: u64 = 128;
 
 /// Maximum distance in bytes from an image to the end of its area that a jump with a 32-bit displacement covers, less the size of an image.
 pub const MAX_INJECTED_AREA_DISTANCE: u64 = 7 << 28;

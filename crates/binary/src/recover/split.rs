@@ -100,17 +100,27 @@ fn extract_part(function: &FunctionGraph, owners: &[u32], blocks: &[u32], uncert
         let other_tails = function.calls_in(BlockIndex(block)).filter(|call| call.kind != CallKind::Call).count();
         let is_only_way = targets.len() + other_tails == 1;
         let mut called = HashSet::new();
-        for edge in leaving.into_iter().filter(|edge| called.insert(edge.to)) {
+        let last = function.blocks[block as usize].last;
+        let mut add_tail_call = |callee: CodeCallee, kind: CallKind| {
             calls.push(CallSite {
                 block: BlockIndex(index),
-                address: function.blocks[block as usize].last,
+                address: last,
                 return_address: None,
-                callee: CodeCallee::Function(function.block(edge.to).start),
-                kind: if is_only_way { CallKind::TailCall } else { CallKind::ConditionalTailCall },
+                callee,
+                kind,
                 returns: CallReturns::Maybe,
                 landing_pad: None,
                 always_lands: false,
             });
+        };
+        // Targets of the jump that are not known may be in another part.
+        let is_indirect = function.blocks[block as usize].end == BlockEnd::IndirectJump;
+        if is_indirect && uncertain.iter().any(|u| u.address == last && u.doubt != GraphDoubt::AssumedTailCall) {
+            add_tail_call(CodeCallee::Indirect, CallKind::ConditionalTailCall);
+        }
+        for edge in leaving.into_iter().filter(|edge| called.insert(edge.to)) {
+            let kind = if is_only_way { CallKind::TailCall } else { CallKind::ConditionalTailCall };
+            add_tail_call(CodeCallee::Function(function.block(edge.to).start), kind);
         }
     }
     edges.sort_unstable();
