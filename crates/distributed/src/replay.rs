@@ -388,6 +388,7 @@ impl<'a> ThreadReplay<'a> {
         }
         // The remaining cases are the start of a signal handler, a call from untraced code, and a trace that starts or resumes in the
         // middle of a function.
+        let mut is_handler = false;
         if is_entry && to.is_address_taken {
             // Interruptions before the one that matches are dropped. Their handlers executed no traced block.
             let found =
@@ -395,10 +396,11 @@ impl<'a> ThreadReplay<'a> {
             if let Some((number, route)) = found {
                 self.interrupted.drain(..=number);
                 self.apply_implied_steps(Some(route), push)?;
+                is_handler = true;
             }
         }
         if is_entry {
-            let route = self.implied_steps_to_outside(block);
+            let route = self.implied_steps_to_outside(block, is_handler);
             self.apply_implied_steps(route, push)?;
         }
         self.switches += u64::from(!is_entry && !self.frames.is_empty());
@@ -406,15 +408,23 @@ impl<'a> ThreadReplay<'a> {
     }
 
     /// Returns the steps by which the innermost functions return to untraced code, which then enters `block`. For example, a signal handler
-    /// returns to code that resumes the thread.
-    fn implied_steps_to_outside(&self, block: TraceBlock) -> Option<(Vec<ImpliedStep>, usize, ReplayFrame)> {
+    /// returns to code that resumes the thread, or generated code calls a function again and again. If `block` begins a signal handler, the
+    /// interrupted function has not returned.
+    fn implied_steps_to_outside(&self, block: TraceBlock, is_handler: bool) -> Option<(Vec<ImpliedStep>, usize, ReplayFrame)> {
         let mut depth = self.frames.len();
         let outermost = self.outermost.iter().rev().copied().find(|outermost| *outermost <= depth)?;
         let mut top = self.frames.last().copied()?;
-        let (mut before, mut has_returned, mut has_unwatched) = (Vec::new(), false, false);
+        let (mut before, mut has_returned, mut is_certain) = (Vec::new(), false, false);
+        let mut only_returns = !is_handler;
         loop {
-            match self.cached_step((top, block, EnterableFunctions::Nothing, has_returned)) {
-                ReplayStep::Return if depth == outermost => return has_unwatched.then_some((before, depth, top)),
+            let step = self.cached_step((top, block, EnterableFunctions::Nothing, has_returned));
+            only_returns &= self.can_only_return(top);
+            match step {
+                ReplayStep::Return if depth == outermost && only_returns => {
+                    before.push(ImpliedStep::Return);
+                    return Some((before, depth - 1, *self.frames.get(depth.wrapping_sub(2))?));
+                }
+                ReplayStep::Return if depth == outermost => return is_certain.then_some((before, depth, top)),
                 ReplayStep::Return => {
                     before.push(ImpliedStep::Return);
                     depth -= 1;
@@ -424,7 +434,7 @@ impl<'a> ThreadReplay<'a> {
                 ReplayStep::Unwatched(next) => {
                     before.push(ImpliedStep::Block(next));
                     top = ReplayFrame { block: next, calls: 0 };
-                    (has_returned, has_unwatched) = (false, true);
+                    (has_returned, is_certain) = (false, true);
                 }
                 _ => return None,
             }
@@ -461,7 +471,7 @@ impl<'a> ThreadReplay<'a> {
             frame = ReplayFrame { block: next, calls: 0 };
         }
         let (graph, index) = self.code.graph_of(frame.block);
-        graph.block(index).end == BlockEnd::Return
+        graph.block(index).end == BlockEnd::Return && graph.calls_in(index).nth(frame.calls as usize).is_none()
     }
 
     fn implied_returns(&self) -> Vec<ImpliedStep> {

@@ -7,7 +7,7 @@ use super::explore::{Exploration, JumpResolution, LOCK_PREFIX_BYTE};
 use super::padding;
 use super::reached::{CodeFlow, ReachedInstruction};
 use super::regions::{FunctionFamilies, is_cold, is_in_ranges};
-use super::split::split_at_entries;
+use super::split::{find_covered_ranges, split_at_entries};
 use crate::graph::*;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
@@ -398,16 +398,4 @@ impl AssembledFunction<'_, '_, '_> {
             }
         }
     }
-}
-
-/// Returns the address ranges of all blocks, ascending. Adjacent ranges are joined.
-pub fn find_covered_ranges(blocks: &[CodeBlock]) -> Vec<Range<u64>> {
-    let mut ranges: Vec<Range<u64>> = Vec::new();
-    for block in blocks {
-        match ranges.last_mut() {
-            Some(last) if block.start <= last.end => last.end = last.end.max(block.end_address()),
-            _ => ranges.push(block.start..block.end_address()),
-        }
-    }
-    ranges
 }

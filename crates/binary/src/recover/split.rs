@@ -6,7 +6,8 @@
 
 use super::explore::Exploration;
 use crate::graph::*;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
+use std::ops::Range;
 use trodden_flow::dominators::immediate_dominators;
 
 /// Splits a function. Returns a function with landing pads unchanged, since the calls of one new function may unwind into another.
@@ -93,35 +94,20 @@ fn extract_part(function: &FunctionGraph, owners: &[u32], blocks: &[u32], uncert
     let mut edges = Vec::new();
     for (index, &block) in (0..).zip(blocks) {
         let successors = function.successors(BlockIndex(block));
-        let (within, leaving): (Vec<&CodeEdge>, Vec<&CodeEdge>) =
-            successors.iter().partition(|edge| owners[edge.to.0 as usize] == owners[block as usize]);
-        edges.extend(within.iter().filter_map(|e| Some(CodeEdge { from: BlockIndex(index), to: renumbered(e.to)?, kind: e.kind })));
-        let targets: HashSet<u32> = successors.iter().map(|edge| edge.to.0).collect();
-        let other_tails = function.calls_in(BlockIndex(block)).filter(|call| call.kind != CallKind::Call).count();
-        let is_only_way = targets.len() + other_tails == 1;
-        let mut called = HashSet::new();
-        let last = function.blocks[block as usize].last;
-        let mut add_tail_call = |callee: CodeCallee, kind: CallKind| {
-            calls.push(CallSite {
-                block: BlockIndex(index),
-                address: last,
-                return_address: None,
-                callee,
-                kind,
-                returns: CallReturns::Maybe,
-                landing_pad: None,
-                always_lands: false,
-            });
+        let within = successors.iter().filter(|edge| owners[edge.to.0 as usize] == owners[block as usize]);
+        edges.extend(within.filter_map(|e| Some(CodeEdge { from: BlockIndex(index), to: renumbered(e.to)?, kind: e.kind })));
+        let site = CallSite {
+            block: BlockIndex(index),
+            address: function.blocks[block as usize].last,
+            return_address: None,
+            callee: CodeCallee::Indirect,
+            kind: CallKind::ConditionalTailCall,
+            returns: CallReturns::Maybe,
+            landing_pad: None,
+            always_lands: false,
         };
-        // Targets of the jump that are not known may be in another part.
-        let is_indirect = function.blocks[block as usize].end == BlockEnd::IndirectJump;
-        if is_indirect && uncertain.iter().any(|u| u.address == last && u.doubt != GraphDoubt::AssumedTailCall) {
-            add_tail_call(CodeCallee::Indirect, CallKind::ConditionalTailCall);
-        }
-        for edge in leaving.into_iter().filter(|edge| called.insert(edge.to)) {
-            let kind = if is_only_way { CallKind::TailCall } else { CallKind::ConditionalTailCall };
-            add_tail_call(CodeCallee::Function(function.block(edge.to).start), kind);
-        }
+        let callees = tail_callees(function, owners, BlockIndex(block), &uncertain);
+        calls.extend(callees.into_iter().map(|(callee, kind)| CallSite { callee, kind, ..site.clone() }));
     }
     edges.sort_unstable();
     calls.sort_by_key(|c| (c.address, c.block));
@@ -132,7 +118,7 @@ fn extract_part(function: &FunctionGraph, owners: &[u32], blocks: &[u32], uncert
     FunctionGraph {
         entry: 0,
         other_entries: Vec::new(),
-        ranges: super::assemble::find_covered_ranges(&blocks),
+        ranges: find_covered_ranges(&blocks),
         edges,
         calls,
         uncertain,
@@ -145,4 +131,31 @@ fn extract_part(function: &FunctionGraph, owners: &[u32], blocks: &[u32], uncert
         frequencies: None,
         blocks,
     }
+}
+
+/// Returns the functions that a block of a part enters instead of other parts' blocks, and how.
+fn tail_callees(function: &FunctionGraph, owners: &[u32], block: BlockIndex, uncertain: &[Uncertainty]) -> Vec<(CodeCallee, CallKind)> {
+    let (successors, last) = (function.successors(block), function.block(block).last);
+    let mut targets: Vec<BlockIndex> = successors.iter().map(|edge| edge.to).collect();
+    targets.dedup();
+    let other_tails = function.calls_in(block).filter(|call| call.kind != CallKind::Call).count();
+    let kind = if targets.len() + other_tails == 1 { CallKind::TailCall } else { CallKind::ConditionalTailCall };
+    targets.retain(|to| owners[to.0 as usize] != owners[block.0 as usize]);
+    let callees = targets.into_iter().map(|to| (CodeCallee::Function(function.block(to).start), kind));
+    // Targets of an indirect jump that are not known may be in another part.
+    let is_doubtful = |u: &Uncertainty| u.address == last && u.doubt != GraphDoubt::AssumedTailCall;
+    let has_others = function.block(block).end == BlockEnd::IndirectJump && uncertain.iter().any(is_doubtful);
+    has_others.then_some((CodeCallee::Indirect, CallKind::ConditionalTailCall)).into_iter().chain(callees).collect()
+}
+
+/// Returns the address ranges of all blocks, ascending. Adjacent ranges are joined.
+pub fn find_covered_ranges(blocks: &[CodeBlock]) -> Vec<Range<u64>> {
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    for block in blocks {
+        match ranges.last_mut() {
+            Some(last) if block.start <= last.end => last.end = last.end.max(block.end_address()),
+            _ => ranges.push(block.start..block.end_address()),
+        }
+    }
+    ranges
 }

@@ -187,11 +187,7 @@ fn read_table(
         true => u64::MAX,
         false => explored.data.range(start + 1..).next().copied().unwrap_or(u64::MAX),
     };
-    let is_bare_code = |to: u64| {
-        let code = explored.code;
-        is_bare && code.is_code(to) && !code.is_stub(to) && explored.frames.index_at(to).is_none() && !explored.is_function_start(to)
-    };
-    let is_target = |to: u64| (is_inside(to) || is_bare_code(to)) && (certain || !explored.is_within_instruction(to));
+    let is_target = |to: u64| (is_inside(to) || is_bare && is_unclaimed(explored, to)) && (certain || !explored.is_within_instruction(to));
     let entries = read_entries(explored, table, start..end, count, is_bare, &is_target);
     let (mut targets, functions) = (entries.targets, entries.are_functions);
     if targets.is_empty() {
@@ -209,6 +205,11 @@ fn read_table(
     let resolution = if functions { JumpResolution::Functions(targets) } else { JumpResolution::Within(targets) };
     let indices = bounds.filter(|bounds| bounds.is_proven).map(|bounds| bounds.values);
     Some(ResolvedJump { resolution, doubt, is_unbounded: !complete, indices })
+}
+
+/// Returns true if an address is code without unwind information that is not known to start a function.
+fn is_unclaimed(explored: &Exploration, at: u64) -> bool {
+    explored.code.is_code(at) && !explored.code.is_stub(at) && explored.frames.index_at(at).is_none() && !explored.is_function_start(at)
 }
 
 /// Targets in the entries of a table, up to the first entry that is not valid.

@@ -5,6 +5,7 @@ use crate::traced::{Folder, errors, must};
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use trodden_trace::{ThreadNumber, TraceEvent, TraceFile};
 
 const IN_ONE_RUN: [&[&str]; 3] = [&["--runs", "1"], &["--runs", "1", "--collector", "ptrace"], &["--collector", "single-step"]];
 
@@ -312,4 +313,52 @@ fn stepping_restores_the_protection_of_the_code() {
     assert!(refused.status.code() == Some(2) && errors(&refused).contains("--collector single-step"), "{}", errors(&refused));
     process.kill().unwrap();
     process.wait().unwrap();
+}
+
+/// `main` jumps to generated code, as an interpreter does, and this code calls `called` again and again. Each call comes from outside,
+/// and nothing in `main` explains it.
+const GENERATED_CALLER: &str = r#"
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+static volatile int count, choice;
+__attribute__((noinline, used)) static void called(void) { count++; }
+int main(void) {
+    static void *labels[] = {&&generated, &&done};
+    // push %rbx; mov $1000, %ebx; again: movabs $called, %rax; call *%rax; dec %ebx; jne again; pop %rbx; movabs $done, %rax; jmp *%rax
+    unsigned char code[] = {0x53, 0xbb, 0xe8, 3, 0, 0, 0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xd0, 0xff, 0xcb, 0x75, 0xf0, 0x5b,
+        0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xe0};
+    void (*target)(void) = called;
+    memcpy(code + 8, &target, 8);
+    memcpy(code + 25, &labels[1], 8);
+    unsigned char *page = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(page, code, sizeof code);
+    labels[0] = page;
+    goto *labels[choice];
+generated:
+    return 1;
+done:
+    printf("%d\n", count);
+    return 0;
+}
+"#;
+
+#[test]
+fn calls_from_generated_code_do_not_nest() {
+    let folder = Folder::new();
+    folder.compile("cc", "generated.c", GENERATED_CALLER);
+    for options in IN_ONE_RUN {
+        assert_eq!(must(folder.record(options, "one.trace", &["./app"])), "1000\n");
+        let trace = TraceFile::open(&folder.path("one.trace")).unwrap();
+        let (mut depth, mut deepest) = (0_usize, 0);
+        for event in trace.stream(ThreadNumber(0)) {
+            match event.unwrap() {
+                TraceEvent::Call { tail: false, .. } => depth += 1,
+                TraceEvent::Return | TraceEvent::Unwind => depth = depth.saturating_sub(1),
+                TraceEvent::Call { .. } | TraceEvent::Block(_) => {}
+            }
+            deepest = deepest.max(depth);
+        }
+        assert!(deepest < 10, "{options:?}: {deepest} calls have not returned");
+    }
 }

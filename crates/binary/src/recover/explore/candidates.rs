@@ -40,7 +40,7 @@ impl Exploration<'_, '_> {
         data_words(self.code).filter(is_candidate).collect()
     }
 
-    /// Adds the slow entries of the reached ones among these functions to the candidates.
+    /// Adds the slow entries of those of these functions that were reached to the candidates.
     pub(super) fn add_slow_entries(&mut self, functions: impl IntoIterator<Item = u64>) {
         for at in functions.into_iter().filter(|at| self.instructions.contains(*at)).collect::<Vec<_>>() {
             let new = self.find_slow_entry(at).filter(|entry| !self.instructions.contains(*entry));
@@ -48,8 +48,8 @@ impl Exploration<'_, '_> {
         }
     }
 
-    /// Returns the slow entry of a function of GHC that has one. Only the runtime's function for calls with unknown arguments jumps there, at
-    /// a distance that the function's info table, the words before its code, contains.
+    /// Returns the slow entry of a function, if GHC has compiled it and it has one. Only GHC's runtime jumps to slow entries, when it calls
+    /// a function with arguments in an unusual combination of registers. The words before the function's code contain the distance to it.
     ///
     /// Source: GHC's `rts/include/rts/storage/InfoTables.h` (`StgFunInfoTable` with tables next to code) and `FunTypes.h`.
     fn find_slow_entry(&self, function: u64) -> Option<u64> {
