@@ -20,7 +20,7 @@ pub struct ProfileDestination {
     pub no_store: bool,
 }
 
-/// What [`deliver`] did.
+/// What [`deliver_profile`] did.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeliveredProfile {
     /// Number of problems that make counts incomplete or uncertain.

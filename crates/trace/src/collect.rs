@@ -119,8 +119,8 @@ pub trait Collector: Sync {
         };
         let first = run.first.take();
         let session = subject.session.clone();
-        // If anything fails before a started program executes its first instruction, the program is killed. If anything fails later, or
-        // the process was running before, the tracer detaches, and the program continues untraced.
+        // If anything fails from here on, the tracer detaches, and the program continues untraced. But a program that has not executed its
+        // first instruction yet, and that cannot be traced, is killed, since its results would appear without a trace.
         let watched = (|| {
             let mut watch = Watch::new(&run, &subject, self.watch(&subject, &run)?);
             let mapped = [subject.injected_area()].into_iter().chain(watch.mapped()).collect();
@@ -137,8 +137,8 @@ pub trait Collector: Sync {
         })();
         let (is_over, ended) = (AtomicBool::new(false), AtomicBool::new(false));
         let waiting = SignalWait::from_this_thread();
-        let watched = watched.map_err(|error| {
-            if subject.fresh {
+        let watched = watched.map_err(|error: CollectError| {
+            if subject.fresh && error.is_refusal() {
                 // SAFETY: the call only sends a signal. The program is a child that has not been reaped.
                 unsafe { libc::kill(subject.process, libc::SIGKILL) };
             }

@@ -108,6 +108,11 @@ pub enum CollectError {
 }
 
 impl CollectError {
+    /// Returns true if the program itself cannot be traced, whatever the state of the machine is.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Executable { .. } | Self::TooManySites { .. } | Self::NoCode { .. } | Self::Displace(_))
+    }
+
     /// Wraps the error in [`Self::Unrestored`] if there are changes that could not be undone.
     pub(crate) fn with_unrestored(self, process: i32, unrestored: Vec<String>) -> Self {
         match unrestored.is_empty() {

@@ -8,8 +8,9 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use trodden_binary::{AddressMap, Binary, recover};
 use trodden_trace::{
-    Collector, Executable, FixedRunConditions, FollowEnding, InheritedSignals, Launcher, ProgramStart, PtraceBreakpoints, RESUMED_FLAG,
-    RunOutcome, RunTarget, SingleStep, Sink, SinkFlow, TRANSFER_FLAG, ThreadNumber, TraceRun, TrampolineCollector, UprobeCollector,
+    CollectError, Collector, Executable, FixedRunConditions, FollowEnding, InheritedSignals, Launcher, ProgramStart, PtraceBreakpoints,
+    RESUMED_FLAG, RunOutcome, RunTarget, SingleStep, Sink, SinkFlow, TRANSFER_FLAG, ThreadNumber, TraceRun, TrampolineCollector,
+    UprobeCollector,
 };
 
 /// Sink that keeps the hits of each thread in memory.
@@ -42,8 +43,24 @@ fn collect(collector: &dyn Collector, command: ProgramStart, blocks: &[Range<u64
 
 /// Records the hits of some sites.
 fn collect_sites(collector: &dyn Collector, command: ProgramStart, blocks: &[Range<u64>], sites: &[u64]) -> (Vec<Vec<u64>>, RunOutcome) {
-    let executable = Executable::read(Path::new(&command.program)).unwrap();
     let mut streams = Streams::default();
+    let outcome = try_collect(collector, command, blocks, sites, &mut streams).unwrap();
+    if collector.name() == "single-step" {
+        streams.0.iter_mut().for_each(|stream| stream.retain(|address| sites.binary_search(address).is_ok()));
+    } else {
+        streams.0.iter_mut().flatten().for_each(|site| *site = sites[*site as usize]);
+    }
+    (streams.0, outcome)
+}
+
+fn try_collect(
+    collector: &dyn Collector,
+    command: ProgramStart,
+    blocks: &[Range<u64>],
+    sites: &[u64],
+    streams: &mut Streams,
+) -> Result<RunOutcome, CollectError> {
+    let executable = Executable::read(Path::new(&command.program)).unwrap();
     let recipe = FixedRunConditions { core: trodden_trace::cores().first().copied(), ..FixedRunConditions::ALL };
     let target = RunTarget::Start(Box::new(command));
     let stop = AtomicBool::new(false);
@@ -64,13 +81,7 @@ fn collect_sites(collector: &dyn Collector, command: ProgramStart, blocks: &[Ran
         children: None,
         note: |_| {},
     };
-    let outcome = std::thread::scope(|s| s.spawn(|| collector.collect(run, &mut streams)).join().unwrap()).unwrap();
-    if collector.name() == "single-step" {
-        streams.0.iter_mut().for_each(|stream| stream.retain(|address| sites.binary_search(address).is_ok()));
-    } else {
-        streams.0.iter_mut().flatten().for_each(|site| *site = sites[*site as usize]);
-    }
-    (streams.0, outcome)
+    std::thread::scope(|s| s.spawn(|| collector.collect(run, streams)).join().unwrap())
 }
 
 fn command(line: &[&str], input: &Path) -> ProgramStart {
@@ -80,6 +91,18 @@ fn command(line: &[&str], input: &Path) -> ProgramStart {
     let nothing = || Some(File::options().write(true).open("/dev/null").unwrap().into());
     program.streams = [Some(File::open(input).unwrap().into()), nothing(), nothing()];
     program
+}
+
+#[test]
+fn programs_that_cannot_be_traced_are_not_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let marker = folder.path().join("marker");
+    let program = command(&["/bin/touch", marker.to_str().unwrap()], Path::new("/dev/null"));
+    // No code is at this address.
+    let outcome = try_collect(&TrampolineCollector, program, &[8..9], &[8], &mut Streams::default());
+    assert!(matches!(outcome, Err(CollectError::NoCode { address: 8, .. })), "{outcome:?}");
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert!(!marker.exists());
 }
 
 fn check_against_stepping(line: &[&str], input: &str) {
