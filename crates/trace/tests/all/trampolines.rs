@@ -99,7 +99,7 @@ fn programs_that_cannot_be_traced_are_not_run() {
     let marker = folder.path().join("marker");
     let program = command(&["/bin/touch", marker.to_str().unwrap()], Path::new("/dev/null"));
     // No code is at this address.
-    let outcome = try_collect(&TrampolineCollector, program, &[8..9], &[8], &mut Streams::default());
+    let outcome = try_collect(&TrampolineCollector, program, std::slice::from_ref(&(8..9)), &[8], &mut Streams::default());
     assert!(matches!(outcome, Err(CollectError::NoCode { address: 8, .. })), "{outcome:?}");
     std::thread::sleep(std::time::Duration::from_millis(50));
     assert!(!marker.exists());
