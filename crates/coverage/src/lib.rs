@@ -2,7 +2,8 @@
 //!
 //! A program built with `--coverage` contains clang's or rustc's mapping of counters to source regions, but no counters. Counter values are
 //! computed from the paths ([`trodden_profile::edges`]) and written as an indexed profile for `llvm-cov`. `llvm-cov` reads the mapping from
-//! the program, or from a corrected copy if calls did not return (`not_executed`). The output also contains numbers of paths.
+//! the program, or from corrected copies if calls did not return or `llvm-cov` would confuse functions (`not_executed`, `instances`). The
+//! output also contains numbers of paths.
 #![forbid(unsafe_code)]
 
 mod builds;

@@ -1,7 +1,7 @@
 //! Runs `llvm-cov` on programs that contain LLVM's mapping of counters to source regions.
 //!
 //! The mapping is in two sections that are not loaded (`__llvm_covmap`, `__llvm_covfun`) and a loaded one (`__llvm_prf_names`). If a
-//! program was rebuilt after the run, `llvm-cov` shows the counts that still match without any warning, so build IDs are compared first.
+//! program was rebuilt after the run, `llvm-cov` does not fail but shows the counts that still match, so build IDs are compared first.
 
 use crate::caveats::{CaveatReason, CoverageCaveat, mark_page, mark_sources};
 use crate::demangled;
@@ -75,7 +75,8 @@ pub struct CoverageMapping {
 impl CoverageMapping {
     /// Prepares the input for `llvm-cov`. `counters` has the edge counts of the profile.
     ///
-    /// # Errors A program is missing or was rebuilt after the run, no source file is selected, or LLVM's tools fail.
+    /// # Errors
+    /// A program is missing or was rebuilt after the run, no source file is selected, or LLVM's tools fail.
     pub fn new(profile: &Profile, mut counters: EdgeCounts, wanted: &CoveredSources, tools: &CoverageTools) -> Result<CoverageMapping> {
         let mut images = check_images(profile, &wanted.objects)?;
         let folder = create_folder_in(tools.temporary, "trodden-coverage-")?;
@@ -189,7 +190,7 @@ impl CoverageMapping {
         Ok(names)
     }
 
-    /// Returns the element `data` of the JSON that `llvm-cov export` writes.
+    /// Returns the first element of `data` in the JSON that `llvm-cov export` writes.
     pub fn export(&self, options: &[&str]) -> Result<Value> {
         let arguments: Vec<OsString> = options.iter().map(OsString::from).collect();
         let mut all: Value =

@@ -23,7 +23,7 @@ use trodden_report::lines::{BranchDirection, FileCounts, LineCounts};
 
 /// What the paths reveal about functions in which some executions ended early, by a call that did not return or a signal.
 pub struct NotExecutedCode {
-    /// LLVM's hashes of the names of functions with unfinished paths.
+    /// LLVM's hashes of the names of functions with unfinished paths, and of functions that are inlined into them.
     functions: HashSet<u64>,
     /// The hashes of those `functions` that were compiled with `-O0`. Only their branches correspond to branches in the source.
     unoptimised: HashSet<u64>,

@@ -29,7 +29,7 @@ impl FunctionCode<'_, '_> {
     }
 }
 
-/// Groups the functions of all programs by their code. The group with the most executed instructions comes first.
+/// Groups the functions of all programs by their code. The group whose first function executed the most instructions comes first.
 pub fn group_by_code<'v, 'a>(view: &'v ProfileView<'a>, names: &FileNames) -> Vec<FunctionCode<'v, 'a>> {
     let mut groups: BTreeMap<_, Vec<&Function>> = BTreeMap::new();
     let mut ordinals: BTreeMap<_, usize> = BTreeMap::new();

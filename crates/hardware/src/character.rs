@@ -55,7 +55,7 @@ pub struct LengthPoint {
 pub struct EventProfileAgreement {
     /// Name of the event.
     pub metric: String,
-    /// Overlap of the two complete profiles, in percent; `None` if one of them is empty.
+    /// Overlap of the two complete profiles, in percent; `None` if one of them is empty or missing.
     pub overlap_with_frequency: Option<f64>,
 }
 
@@ -68,7 +68,8 @@ pub struct ProfileAgreement {
     pub overlap: Option<f64>,
 }
 
-/// Computes the characteristics of the paths in a profiler's complete profiles. Metrics that the profiler does not profile are omitted.
+/// Computes the characteristics of the paths in a profiler's complete profiles. Metrics that the profiler does not profile are omitted from
+/// `skew`, and have no overlap in `events`.
 pub fn characterize_paths(profiler: &Profiler, metrics: &[Metric]) -> PathCharacteristics {
     let mut shown = vec![Metric::Instructions, Metric::Frequency];
     shown.extend(metrics.iter().filter(|m| **m != Metric::Frequency));

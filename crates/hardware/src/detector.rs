@@ -1,7 +1,7 @@
 //! The path detector: turns the retired branches of one thread into paths (section 5.2).
 //!
-//! Each branch performs the operations of its class in a fixed order: update the path or its event counter, pop, push. A path that
-//! reaches the length limit is popped, and a new path begins after the branch. The paper leaves three cases open. In this model:
+//! Each branch performs the operations of its class in a fixed order: update the path on top or only its event counter, pop, push. A path
+//! that reaches the length limit is popped, and a new path begins after the branch. The paper leaves three cases open. In this model:
 //! - [`StackRepair`] decides what happens to a path stack that no longer matches the program's stack.
 //! - When a procedure returns whose call was not seen, a path begins at the return's target.
 //! - A path may begin in a procedure that the previous path was extended into. The new path then inherits the number of extensions;
@@ -133,7 +133,7 @@ pub struct DetectorCounts {
     pub interrupts: u64,
     /// Gaps in the event stream.
     pub gaps: u64,
-    /// Event counters that saturated.
+    /// Branches at which an event counter of the path on top saturated.
     pub saturated: u64,
 }
 
@@ -237,7 +237,7 @@ impl Detector {
             self.stacks.discard_top_entries(number);
         }
         if is_split {
-            // The branch that reached the limit is a call, so the caller's path continues after the call returns.
+            // If the branch that reached the limit is a call, the caller's path continues after the call returns.
             let start = if class == BranchType::Call && operations.push { branch.fall_through } else { branch.next() };
             self.push_path(start, replaced);
         }
@@ -328,7 +328,7 @@ impl Detector {
         }
     }
 
-    /// Updates the top entry. Returns [`PathEndReason::Limit`] if the path reached the length limit.
+    /// Updates the top entry. Returns [`PathEndReason::Limit`] if the path reached the length limit and the branch does not end it anyway.
     fn update_top(&mut self, branch: &RetiredBranch, operations: PathStackOperations, events: &EventCounts) -> Option<PathEndReason> {
         let top = self.stacks.paths().top()?;
         self.counts.saturated += u64::from(top.events.add(events, self.parameters.counter_width));

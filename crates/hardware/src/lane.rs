@@ -22,7 +22,7 @@ pub struct SimulationLane {
 struct LaneProcessor {
     memory_bytes: u64,
     main: MainProcessorModel,
-    /// The same processor as `main`, but without a branch queue. `None` if `main` has no branch queue.
+    /// The same processor as `main`, but without a branch queue. `None` if `main` has no branch queue, or is the reference model.
     without_queue: Option<FastModel>,
     /// The same processor as `main`, but forced to predict branches as `without_queue` does, so that any difference in time is due to the
     /// profiler.
@@ -39,9 +39,9 @@ enum MainProcessorModel {
 pub struct LaneTiming {
     /// Totals of the processor with the profiler.
     pub totals: ProcessorTotals,
-    /// Percentage by which the profiler slows the program down; `None` without a branch queue.
+    /// Percentage by which the profiler slows the program down; `None` without a branch queue, and for the reference model.
     pub slowdown: Option<f64>,
-    /// Slowdown in percent when branch predictions are copied from the run without the profiler.
+    /// The same when branch predictions are copied from the run without the profiler.
     pub frozen_slowdown: Option<f64>,
 }
 

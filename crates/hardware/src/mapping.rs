@@ -1,9 +1,10 @@
 //! Which operations each branch class performs on the path stack. This is the content of the profiler's control register (section 5.2).
 //!
-//! The mapping is programmable within two restrictions. A branch updates either the path or its event counter, never both. The order of
-//! operations is fixed: update, pop, push. A branch is a backward branch if its target is at the branch or before it. The paper does not
-//! define the operations of a backward branch that is not taken. In the presets, such a branch also ends the path, and the next path
-//! begins at the next instruction, because the paper's classes depend only on a branch's address and target.
+//! The mapping is programmable within two restrictions. A branch performs either `update`, which records it in the path and adds its
+//! events, or `update-count`, which only adds its events. The order of operations is fixed: update, pop, push. A branch is a backward
+//! branch if its target is at the branch or before it. The paper does not define the operations of a backward branch that is not taken. In
+//! the presets, such a branch also ends the path, and the next path begins at the next instruction, because the paper's classes depend only
+//! on a branch's address and target.
 
 use crate::error::HardwareError;
 use crate::names::names;

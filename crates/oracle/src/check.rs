@@ -18,7 +18,7 @@ pub struct CheckVariant {
     pub options: Vec<String>,
     /// Instrumentation settings, in the drivers' syntax.
     pub parameters: String,
-    /// C source of an object that is linked in without instrumentation.
+    /// C source of an object without instrumentation that is linked into the instrumented program, but not into the plain one.
     pub helper: Option<&'static str>,
 }
 

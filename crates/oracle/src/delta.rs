@@ -10,7 +10,7 @@ use trodden_selective::InterestingSet;
 use trodden_selective::{Budget, Classification, NumberOptions, SpanSearchEnd, number, preferential};
 use trodden_unit::MapError;
 
-/// Number of additional edge orders that preferential numbering tries for [`NumberingCompactness::restarted`].
+/// Number of additional edge orders that preferential numbering tries for [`NumberingCompactness::restarted`], and in the search.
 const RESTART_COUNT: u32 = 16;
 
 /// Spans of the numbers of a function's executed paths.

@@ -1,5 +1,5 @@
-//! Oracles that test whether path profiles are exact. They use the same bitcode and input, but none of trodden's probes: [`counts`], a
-//! counter in every block; [`log`], a log of every step, from which all paths are counted; and [`pgo`], LLVM's edge profile.
+//! Oracles that test whether path profiles are exact. They use the same bitcode and input, but none of the counts of trodden's probes:
+//! [`counts`], a counter in every block; [`log`], a log of every step, from which all paths are counted; and [`pgo`], LLVM's edge profile.
 //!
 //! [`interesting`] compares programs that count interesting paths with those that count all, [`untested`] computes what residual profiles
 //! should report from two full profiles, and [`branches`] compares reconstructed with counted paths. [`random`] generates C and C++

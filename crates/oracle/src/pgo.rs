@@ -2,9 +2,9 @@
 //!
 //! `pgo-instr-gen` counts the chords of a spanning tree, and `pgo-instr-use` derives the counts of all blocks and edges from them. Its dump
 //! of raw counts is exact, unlike branch weights, which are scaled to 32 bits. The derived counts are wrong if a call does not return, so
-//! functions with unfinished paths are listed as not checked; the block counters check these functions. LLVM splits critical edges and the
-//! targets of indirect branches before it instruments. trodden's probes are inserted after the split, so that both count in the same run;
-//! blocks are matched by names that they got before.
+//! functions with unfinished paths are only listed; the block counters check these functions. LLVM splits critical edges and the targets of
+//! indirect branches before it instruments. trodden's probes are inserted after the split, so that both count in the same run; blocks are
+//! matched by names that they got before.
 
 use crate::counts::{UnitCounts, counts_of, decode};
 use crate::error::OracleError;
@@ -147,8 +147,8 @@ fn named_module_path(subject: &OracleSubject, unit: &SubjectUnit) -> PathBuf {
     subject.derived_file(unit, "named", "ll")
 }
 
-/// Gives the module a unique source name, which distinguishes local functions in the profile, and removes `optnone`, since blocks of
-/// functions with that attribute would not be named.
+/// Gives the module a unique source name, which distinguishes local functions in the profile. Removes `optnone`, since blocks of functions
+/// with that attribute would not be named, and `memory(...)`, since counters write memory.
 fn prepare_module(text: &str, unit: &SubjectUnit) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.lines() {

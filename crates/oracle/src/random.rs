@@ -214,7 +214,8 @@ impl ProgramWriter {
         }
     }
 
-    /// Writes a state machine of several indirect branches with the same targets. Control also falls through to some of these targets.
+    /// Writes a state machine of one or several indirect branches with the same targets. Control also falls through to some of these
+    /// targets.
     fn write_indirect_branches(&mut self, volatile: bool) {
         let states = 3 + self.dice.below(4);
         let f = self.function;
@@ -245,7 +246,7 @@ impl ProgramWriter {
         self.push_line(&format!("out{f}: ; }}"));
     }
 
-    /// Writes a sequence of branches with more paths than an array of counters can have.
+    /// Writes 8 to 16 branches in a row, whose paths are too many for a small array of counters.
     fn write_many_branches(&mut self) {
         let count = 8 + self.dice.below(9);
         for i in 0..count {

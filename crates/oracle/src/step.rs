@@ -1,9 +1,9 @@
 //! A branch recorder that needs no hardware support: it single-steps a program and writes each taken branch in the format of `perf script`.
 //!
 //! The text looks like a trace of all branches by Intel PT without the kernel (`--itrace=b -F pid,tid,ip,addr`). [`sample_windows`] turns
-//! it into samples of branch records (`-F pid,tid,ip,brstack`). An instruction has branched unless the next executed instruction starts
-//! after it, within the maximum length of an instruction. System calls and jumps, which can have nearer targets, are recognised by their
-//! opcodes.
+//! it into samples of branch records (`-F pid,tid,ip,brstack`). An instruction has branched unless the next executed instruction starts at
+//! it (`rep`) or after it, within the maximum length of an instruction. System calls and jumps, which can have nearer targets, are
+//! recognised by their opcodes.
 
 use crate::error::OracleError;
 use crate::subject::SubjectOutcome;

@@ -26,7 +26,7 @@ pub struct ContextNumbering {
 }
 
 /// Numbers the interesting pairs of a function. A pair consists of a context, from 0 to `contexts` inclusive, and the Ball-Larus number of
-/// a path that begins at the function's entry. The path number takes `bits_for_path` bits of a key.
+/// a path that begins at the function's entry. The path number takes `path_bits` bits of a key.
 pub fn preferential_contexts(
     (dag, all): (&Dag, &Numbering),
     (contexts, path_bits): (u32, u32),

@@ -32,7 +32,7 @@ pub struct Lattice {
     /// For each step, the pivot; `None` if the number follows from previous ones.
     pub pivots: Vec<Option<i64>>,
     /// For each pivot, the row differences whose values are known once the pivot's coefficient is chosen, even if neither row's number is
-    /// known yet. Two paths' numbers differ by less than the span and not by zero, so a different value prunes the search.
+    /// known yet. Two paths' numbers differ by less than the span and not by zero, so any other difference prunes the search.
     pub differences: Vec<Vec<Vec<i64>>>,
     /// The columns of `U`. Each says how much one `y` adds to the value of every edge in `value_edges` and, last, to the constant.
     transform: Vec<Vec<i64>>,

@@ -178,8 +178,8 @@ fn closure_values(scheme: NumberingScheme, dag: &Dag, set: &InterestingSet) -> R
     }
 }
 
-/// Numbers the paths of `dag` so that exactly the listed paths of `set` are recognised, even by a scheme that numbers all paths that
-/// consist of their edges. A second register has the Ball-Larus number of every path.
+/// Numbers the paths of `dag` like [`number`], except that a scheme that numbers all paths of interesting edges recognises exactly the
+/// listed paths of `set`: a second register has the Ball-Larus number of every path.
 pub fn number_listed(
     scheme: NumberingScheme,
     dag: &Dag,

@@ -46,10 +46,10 @@ fn plan_without_interesting_paths(
     InterestingPathPlan { dag, numbering, plan, ending, paths: Vec::new(), aliases: UninterestingPathAliases::Exact(0), proven: true }
 }
 
-/// No path is left without the edges that only mark a call.
+/// The reason why no plan could be made for the interesting paths.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum InterestingPlanError {
-    /// All edges are excluded.
+    /// Every path has an edge that only marks a call, or an interesting path does not exist.
     #[error("none of its paths reaches the function's exit")]
     Nothing,
     /// The scheme failed.
@@ -119,8 +119,8 @@ pub fn plan_interesting(
 }
 
 /// Returns the [`PathEndCounterMapping`] that maps a path's sum to its counter, and the increment of each edge of the acyclic graph.
-/// `scheme` determines the numbers by which a program recognises the listed paths. The lower bits of a sum are the path's Ball-Larus
-/// number, whether or not the path is listed.
+/// `scheme` determines the numbers by which a program recognises the listed paths. Unless the scheme is `approximate`, the lower bits of a
+/// sum are the path's Ball-Larus number, whether or not the path is listed.
 pub fn map_register_to_listed_counters(
     scheme: NumberingScheme,
     (dag, all): (&Dag, &Numbering),

@@ -60,8 +60,8 @@ impl InterestingSet {
         }
     }
 
-    /// Creates the set of all paths through all of these nodes. Every path that consists of their edges is in the set. Fails if there is no
-    /// such path.
+    /// Creates the set of all paths through all of these nodes. Every path that consists of edges of these paths is in the set. Fails if
+    /// there is no such path.
     pub fn through(dag: &Dag, nodes: &[Node]) -> Result<InterestingSet, NumberingError> {
         let mut marked = DagEdgeSet::full(dag.edges().len());
         for &node in nodes {

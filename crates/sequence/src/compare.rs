@@ -35,7 +35,8 @@ pub fn first_difference(left: &Fingerprints, right: &Fingerprints) -> Option<u64
     (equal < left.grammar().len() || equal < right.grammar().len()).then_some(equal)
 }
 
-/// Returns the first `limit` differences, in order.
+/// Returns the differences. Stops once there are at least `limit`, so there may be a few more. The differences inside the calls that a
+/// frame makes come after those of the frame itself.
 pub fn differences(left: &Grammar, right: &Grammar, classify: &impl Classify, limit: usize) -> Vec<SequenceDifference> {
     let mut comparison = SequenceComparison {
         left: ComparedSide { fingerprints: Fingerprints::new(left), frames: RuleFrameEffects::new(left, classify), grammar: left },

@@ -4,7 +4,7 @@
 //! | method | time per symbol | size | depth | online |
 //! |---|---|---|---|---|
 //! | [`Sequitur`] | amortised O(1) | small | unbounded | yes |
-//! | [`RePair`] | O(1), when the window is closed | smallest | logarithmic in practice | by windows |
+//! | [`RePair`] | O(log n), when the window is closed | smallest | logarithmic in practice | by windows |
 //! | [`Phrases`] | O(1), and one step of Sequitur per phrase | near Sequitur's | unbounded | by phrases |
 //! | [`LocallyConsistent`] | O(1), with few hash look-ups | larger | O(log n) | by levels |
 

@@ -17,7 +17,7 @@ pub const MAX_ITERATIONS: usize = 64;
 
 const ROOT_NODE: u32 = 0;
 
-/// The position in a forest of a function's activation.
+/// The position of an activation in the trie of its function.
 #[derive(Clone, Copy, Debug)]
 pub struct TriePosition {
     /// Node of the string from the start of the previous slab up to now; [`ROOT_NODE`] in the first slab.
@@ -45,7 +45,7 @@ struct IterationNode {
 }
 
 impl IterationPathTrie {
-    /// Creates an empty forest for `k` iterations. `k` must be from 1 to [`MAX_ITERATIONS`].
+    /// Creates an empty trie for `k` iterations. `k` must be from 1 to [`MAX_ITERATIONS`].
     pub fn new(k: usize) -> Result<IterationPathTrie, SequenceError> {
         if k == 0 || k > MAX_ITERATIONS {
             return Err(SequenceError::invalid_parameter("iterations of a path", k, "1 to 64"));
@@ -197,7 +197,7 @@ impl IterationProfile {
         Ok(())
     }
 
-    /// Returns the functions that have paths, with their forests.
+    /// Returns the functions that have paths, with their tries.
     pub fn functions(&self) -> impl Iterator<Item = (u32, &IterationPathTrie)> {
         self.functions.iter().map(|(function, forest)| (*function, forest))
     }
@@ -208,8 +208,8 @@ impl IterationProfile {
     }
 
     /// Returns the patterns of `period` distinct paths that loop iterations repeat; alternation between two paths has period 2. A pattern
-    /// is returned if it is repeated by at least `share` (0 to 1) of the k-iteration paths that contain one of its paths. k must be at
-    /// least twice the period.
+    /// is returned if it is repeated by at least `share` (0 to 1) of the k-iteration paths that contain one of its paths. Returns none
+    /// unless the period is at least 2 and k at least twice the period.
     pub fn repeated_patterns(&self, function: u32, period: usize, share: f64) -> Vec<RepeatedPattern> {
         if period < 2 || self.k < 2 * period {
             return Vec::new();

@@ -25,7 +25,7 @@ pub struct CodeCause {
     pub ns: u64,
 }
 
-/// The path of the function, its file, and the location and its state.
+/// The name of the function (as a slice of one element, or an empty one), its file, the location, and its state.
 type CodeCauseKey<'a> = (&'a [String], &'a str, LocationId, LocationState);
 
 /// The waiting time in ns that is attributed to a cause: in total, by line, and by caller.

@@ -36,7 +36,7 @@ impl CodeStackLocation {
         self.calls.get(depth.checked_sub(1)?).map(|(file, line)| (file.as_str(), *line))
     }
 
-    /// Returns the innermost function, which is executing.
+    /// Returns the innermost function, which is executing; `?` if the stack is empty.
     pub fn function(&self) -> &str {
         self.path.last().map_or("?", String::as_str)
     }

@@ -1,5 +1,5 @@
-//! Converts the calls in a recording to those of the analysis. Ranks become processes, and handles and addresses become numbers that are
-//! unique in the recording.
+//! Converts the calls in a recording to those of the analysis. Ranks become processes. Communicators, threads and objects in shared memory
+//! get numbers that are unique in the recording; requests and other objects keep theirs, which are unique in their process.
 
 use crate::ranks::RankList;
 use crate::recording::{Process, RecordedCalls, WaitsRecording};

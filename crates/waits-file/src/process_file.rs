@@ -76,7 +76,7 @@ pub struct SharedMemoryMapping {
     start: u64,
     end: u64,
     offset: u64,
-    /// Device and inode of the mapped memory, which also anonymous shared memory has.
+    /// Device and inode of the mapped memory. Anonymous shared memory has them, too.
     file: (String, u64),
 }
 

@@ -121,7 +121,8 @@ impl WaitSummary {
         &self.replayed.locations[id.0 as usize]
     }
 
-    /// Returns a location's name for text output. It contains the process and the thread only if the run has several.
+    /// Returns a location's name for text output. The thread is left out if its process has no other; the process is left out if it is the
+    /// only one, has several threads, and has no rank.
     pub fn location_name(&self, id: LocationId) -> String {
         let name = self.location(id);
         if let Some(label) = &name.label {

@@ -101,9 +101,9 @@ fn find_partner_clock_error(precedences: &[EventPrecedence], errors: &BTreeMap<H
 /// For the members of a collective operation that are on the same host, the times in ns that matter to other hosts.
 #[derive(Clone, Copy, Debug, Default)]
 struct HostMemberTimes {
-    /// Time at which the last of those members entered for which others wait.
+    /// The latest entry of one of those members that others wait for.
     entered: Option<i128>,
-    /// Time at which the first of those members left that waits for others.
+    /// The earliest exit of one of those members that waits for others.
     left: Option<i128>,
 }
 

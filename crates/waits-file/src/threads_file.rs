@@ -30,6 +30,7 @@ pub struct RecordPiece {
     pub offset: u64,
     /// Size in bytes of the space for records. The space in a thread's last piece need not be used completely.
     pub size: u32,
+    /// Number of the piece's first record among the thread's records of this kind.
     pub first: u32,
 }
 

@@ -1,7 +1,7 @@
 //! The activity of each location over time, which HTML pages and exported traces show as bars: computations, calls and waits.
 //!
 //! At most [`MAX_TIMELINE_BARS`] bars are kept. If there are more, the shortest ones are dropped, and [`Timeline::min_bar_ns`] is the
-//! length below which they were.
+//! length below which bars are missing.
 
 use trodden_waits::{CodeId, LocationId, Wait};
 
@@ -57,7 +57,7 @@ impl Timeline {
         }
     }
 
-    /// Adds bars for a call: its waits, and the time before, between and after them.
+    /// Adds bars for a call: its waits, one after another from its entry on, and the rest of the call.
     pub fn add_call(&mut self, location: LocationId, code: CodeId, (from_ns, until_ns): (u64, u64), waits: &[Wait]) {
         let mut from_ns = from_ns;
         for wait in waits {

@@ -6,7 +6,8 @@
 //! [`PathMoment`]. If a call was released by a moment of another location, the caller has waited from the entry of its call to that moment.
 //! Its own path then continues from the path of the moment, plus the rest of the call as communication.
 //!
-//! Memory is bounded by the numbers of live locations, pending messages, locks and classes.
+//! Unless expressions are kept, memory is bounded by the numbers of locations, steps, pending messages, synchronisation objects and
+//! classes.
 
 use crate::PathDistanceRule;
 use crate::call::{Call, SleepKind, ThreadToken};
@@ -69,7 +70,7 @@ pub struct WaitOutcome {
     pub waits: u64,
     /// Total length of all explained waits in ns.
     pub wait_ns: u64,
-    /// Total time in ns of calls that ended because of another location, which the trace does not identify.
+    /// Total time in ns of calls that ended because of another location, but whose end the trace does not explain.
     pub unexplained_ns: u64,
     /// For each step, the total time in ns that it was executed. Waits are not included.
     pub executed: HashMap<StepId, u64>,
@@ -133,7 +134,7 @@ pub struct TimeBlock {
     pub code: CodeId,
     /// What the location did: compute, or something else.
     pub state: LocationState,
-    /// Length of the span in ns.
+    /// Length of the period in ns.
     pub ns: u64,
 }
 
@@ -161,8 +162,9 @@ impl Analysis {
         }
     }
 
-    /// Records the start of a location. `created_by` identifies the call that created it; the time from that call to the start is
-    /// attributed to `code`. If the location has already been started, a diagnostic is recorded, and nothing else happens.
+    /// Records the start of a location. `created_by` identifies the call that created it; the time from that call, or else from the start
+    /// of the run, to the start of the location is attributed to `code`. If the location has already been started, a diagnostic is
+    /// recorded, and nothing else happens.
     pub fn start(&mut self, id: LocationId, process: ProcessId, time_ns: u64, created_by: Option<ThreadToken>, code: CodeId) {
         let index = id.0 as usize;
         if self.locations.len() <= index {
@@ -187,8 +189,9 @@ impl Analysis {
         self.append(id, code, LocationState::Starting, time_ns - from_ns);
     }
 
-    /// Records that a location enters a call at the call site `site`. `blocks` is the code that it has executed since its previous event.
-    /// If its times add up to less than the elapsed time, the last one is extended; if they add up to more, the excess is cut off.
+    /// Records that a location enters a call at the call site `site`. `blocks` is the code that it has executed since its previous event;
+    /// if it is empty, the time is attributed to `site`. If its times add up to less than the elapsed time, the last one is extended; if
+    /// they add up to more, the excess is cut off.
     pub fn enter(&mut self, id: LocationId, time_ns: u64, blocks: &[TimeBlock], call: &Call, site: CodeId) {
         let Some(known_ns) = self.clamp_time(id, time_ns) else { return };
         if self.location(id).open.is_some() {

@@ -60,7 +60,7 @@ pub struct RepresentativeWait {
     shares: [CodeTimeShares; 2],
     /// The location that waited.
     pub location: LocationId,
-    /// Start of the wait in ns since the origin.
+    /// Start of the wait in ns since the start of the run.
     pub enter_ns: u64,
     /// Length of the wait in ns.
     pub wait_ns: u64,
@@ -116,7 +116,7 @@ pub struct WaitClass {
 /// The longest wait in a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LongestWait {
-    /// Start of the wait in ns since the origin.
+    /// Start of the wait in ns since the start of the run.
     pub enter_ns: u64,
     /// The location that waited.
     pub location: LocationId,

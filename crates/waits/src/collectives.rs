@@ -75,7 +75,7 @@ impl CollectiveInstances {
         (CollectiveMembership { collective, number }, old)
     }
 
-    /// Returns the entry for which a member has waited that returns now.
+    /// Returns the entry for which the member has waited. Called when the member returns.
     pub fn wait_target(&self, membership: CollectiveMembership) -> WaitTarget {
         let Collective { communicator, rule, is_root, rank, size, .. } = membership.collective;
         if rule == CollectiveWaitRule::Absent {

@@ -10,17 +10,18 @@ use std::fmt;
 pub enum Diagnostic {
     /// An event is earlier than the previous event of its location.
     TimeRunsBack,
-    /// A call returns without having been entered, or is entered inside another call.
+    /// A call returns without having been entered, or is entered inside another call; or a location starts twice, or has an event before
+    /// its start.
     Unbalanced,
-    /// A receive completed, but the trace has no earlier send for it.
+    /// A receive was started, but the trace has no send for it.
     ReceiveWithoutSend,
     /// A receive completed before its send started, so the clocks differ.
     ReceiveBeforeSend,
-    /// A member left a collective operation before all members that it waits for had entered.
+    /// A member left a collective operation, or a thread left a barrier, before all those that it waits for had entered.
     LeftBeforeEntered,
     /// Members called different collective operations at the same point.
     DifferentCollectives,
-    /// A call waited for a request that no call had started.
+    /// A call started a persistent request that no call had created.
     UnknownRequest,
     /// A contended lock was acquired, but the trace does not contain its release.
     LockWithoutUnlock,
@@ -79,7 +80,7 @@ pub struct DiagnosticOccurrences {
     pub count: u64,
     /// Location of the first occurrence.
     pub location: LocationId,
-    /// Time of the first occurrence in ns since the origin.
+    /// Time of the first occurrence in ns since the start of the run.
     pub time_ns: u64,
 }
 

@@ -41,7 +41,7 @@ pub struct ExpandedWait {
     pub site: CodeId,
     /// The kind of wait.
     pub kind: WaitKind,
-    /// Start of the wait in ns since the origin.
+    /// Start of the wait in ns since the start of the run.
     pub enter_ns: u64,
     /// Length of the wait in ns.
     pub wait_ns: u64,

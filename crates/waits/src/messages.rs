@@ -101,7 +101,8 @@ pub struct MessageMatcher {
 }
 
 impl MessageMatcher {
-    /// Adds a send or receive that starts at `moment`. The result owns the moment, unless it is [`StartedSendOrReceive::Unmatchable`].
+    /// Adds a send or receive that starts at `moment`. Takes over the caller's reference to the moment, unless the result is
+    /// [`StartedSendOrReceive::Unmatchable`].
     pub fn start_send_or_receive(
         &mut self,
         own: ProcessId,

@@ -1,4 +1,4 @@
-//! The rules of the analysis: for what other locations may wait when a location enters a call, and which location ended the wait in a call
+//! The rules of the analysis: what other locations may wait for when a location enters a call, and which location ended the wait in a call
 //! that returns.
 
 use crate::CollectiveWaitRule;
@@ -404,8 +404,8 @@ impl Analysis {
         started
     }
 
-    /// Replaces a member's path by the path of the first member that arrived at the start of the job, so that steps before the start are
-    /// not compared.
+    /// Replaces a member's path by that of the first member that returned from the initialisation of MPI, so that steps before the
+    /// initialisation are not compared.
     fn begin_mpi_job(&mut self, ended: EndedCall, job: u32) -> Option<Wait> {
         let EndedCall { id, exit_ns: time_ns, site, .. } = ended;
         match self.jobs.get(&job).copied().filter(|moment| moment.time_ns <= time_ns) {

@@ -5,7 +5,7 @@
 
 use crate::hash::Map;
 
-/// A process. It has an MPI rank, or is the address space to which locks belong.
+/// A process: the owner of an MPI rank, and the address space to which locks belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProcessId(pub u32);
 
@@ -30,12 +30,12 @@ pub enum LocationState {
     Blocked,
     /// Waiting for another location, which the trace does not identify.
     Unexplained,
-    /// Created by another location, but not started yet.
+    /// Created by another location but not started yet, or initialising MPI.
     Starting,
 }
 
 impl LocationState {
-    /// Returns the state as an adjective, for reports.
+    /// Returns the name of the state, for reports.
     pub fn name(self) -> &'static str {
         match self {
             LocationState::Computing => "computing",

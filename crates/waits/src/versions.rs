@@ -12,7 +12,8 @@ use crate::hash::Map;
 use crate::step::StepId;
 use std::ops::AddAssign;
 
-/// A reference to a version. It must be passed to [`PathVersions::release`] exactly once.
+/// A counted reference to a version. It must be passed exactly once to [`PathVersions::release`], or to [`PathVersions::append`], which
+/// replaces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PathVersionId(u32);
 
@@ -126,7 +127,7 @@ impl PathVersions {
         }
     }
 
-    /// Merges those ancestors into a node to which no other node or path refers.
+    /// Merges a node's ancestors into it as long as nothing else refers to them.
     fn merge_upwards(&mut self, index: u32) {
         loop {
             let parent = self.nodes[index as usize].parent;

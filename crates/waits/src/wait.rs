@@ -8,12 +8,12 @@ use crate::versions::{PathDifference, PathVersionId};
 /// there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathMoment {
-    /// Time of the moment in ns since the origin.
+    /// Time of the moment in ns since the start of the run.
     pub time_ns: u64,
     /// The location.
     pub location: LocationId,
     pub(crate) version: PathVersionId,
-    /// Time of the moment in ns if code were faster, as a what-if prediction assumes.
+    /// Time of the moment in ns in the what-if prediction.
     pub(crate) scaled_ns: u64,
 }
 
@@ -28,7 +28,7 @@ pub struct Wait {
     pub site: CodeId,
     /// The kind of wait.
     pub kind: WaitKind,
-    /// Start of the wait in ns since the origin.
+    /// Start of the wait in ns since the start of the run.
     pub enter_ns: u64,
     /// Length of the wait in ns.
     pub wait_ns: u64,

@@ -1,11 +1,11 @@
 //! A breadth-first search for two executions that explain a violation of the pairwise condition: they take different successors of a
 //! branch, but leave equal partial traces.
 //!
-//! The search first finds a few of the shortest call stacks with which runs reach the branch. From each call stack, two runs continue at
-//! different successors. The search always advances the run with fewer steps, until both runs are in the same state with equal records; a
-//! shortest path to the end then completes both. For each profile, the search stores the symbols (executed witnesses) that only one run has
-//! recorded so far, and it drops a pair of runs whose records contradict each other. Such executions need not exist, because the pairwise
-//! condition is only sufficient. Every part of the search is bounded.
+//! The search first finds a few call stacks, those with which the shortest runs reach the branch. From each call stack, two runs continue
+//! at different successors. The search always advances the run with fewer steps, until both runs are in the same state with equal call
+//! stacks and records; a shortest path to the end then completes both. For each profile, the search stores the symbols (executed witnesses)
+//! that only one run has recorded so far, and it drops a pair of runs whose records contradict each other. Such executions need not exist,
+//! because the pairwise condition is only sufficient. Every part of the search is bounded.
 
 use super::Violation;
 use super::automaton::{AutomatonState, StateAction};
@@ -87,7 +87,7 @@ impl PartialRun {
     }
 }
 
-/// Returns the block that is executed when a run enters this state, or `None` if no block is.
+/// Returns the block that is executed when a run enters this state, or `None` if entering it executes none.
 fn executed_block(pushdown: &Pushdown, state: Option<AutomatonState>) -> Option<(WitnessFunctionId, Node)> {
     let data = pushdown.state(state?);
     data.executes.then_some((data.function, data.node))
@@ -158,7 +158,7 @@ impl SymbolsAhead {
 struct RunPair {
     runs: [PartialRun; 2],
     records: Vec<SymbolsAhead>,
-    /// The blocks that one run has executed ahead of the other; `None` once the runs' blocks differ.
+    /// The blocks that one run has executed ahead of the other; `None` once the runs' blocks differ or one run is too far ahead.
     blocks: Option<SymbolsAhead>,
 }
 
@@ -244,7 +244,8 @@ impl AmbiguitySearch<'_> {
         None
     }
 
-    /// Records that a run has entered its current state. Returns false if the records of the two runs can no longer become equal.
+    /// Records that a run has entered its current state. Returns false if the records of the two runs can no longer become equal, or if one
+    /// run is too far ahead.
     fn record_entry(&self, pair: &mut RunPair, side: usize) -> bool {
         let Some(state) = pair.runs[side].state else { return true };
         let data = self.pushdown.state(state);

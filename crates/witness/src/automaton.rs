@@ -46,7 +46,7 @@ pub enum StateRole {
     Opaque,
     /// Unwinding; the successors are the landing pads, and unwinding out of the function.
     Unwinding,
-    /// Code outside the program; the successors are the functions that it can enter, and leaving this code.
+    /// Code outside the program, or the root; the successors of code outside are its calls of external entries, and its return.
     Outside,
 }
 

@@ -12,8 +12,8 @@ use super::weights::Weights;
 use std::collections::{BTreeMap, HashSet};
 use trodden_flow::graph::Edge;
 
-/// The exact solver is not used for functions with more states that can have a witness. If this is 0, the bounds of 45 functions of each of
-/// three benchmark programs are 0.3 to 3.2% lower; if it is 48, they are the same (docs/benchmarks/constants.md).
+/// Maximum number of states that can have a witness in a function for which the exact solver is used. If this is 0, the bounds of 45
+/// functions of each of three benchmark programs are 0.3 to 3.2% lower; if it is 48, they are the same (docs/benchmarks/constants.md).
 const MAX_EXACT_STATES: usize = 24;
 /// Step limit of the exact solver for a function. If this is 500, the same bounds are 0.1 to 2.9% lower; if it is 50,000, up to 1.5%
 /// higher.
@@ -31,8 +31,8 @@ const MAX_BOUND_SEARCH_STEPS: usize = 5_000;
 /// disjoint. The sum excludes functions with calls and functions that are called repeatedly, because witnesses of other functions may
 /// distinguish their branches.
 ///
-/// Both bounds exclude recursive functions. All terms depend on the weights. Loops with contradictory weights are excluded. O(edges), plus
-/// the steps of the exact solver.
+/// Both bounds exclude recursive functions. All terms depend on the weights. Loops with contradictory weights are excluded. O(branches x
+/// edges) for each function, plus the steps of the exact solver.
 pub fn min_cost_of_slowest_machine(program: &WitnessProgram, kind: WitnessKind, weights: &Weights, machines: usize) -> f64 {
     let structure = PushdownStructure::new(Pushdown::new(program, kind));
     let (mut sum, mut loops) = (0.0, 0.0f64);
@@ -89,8 +89,8 @@ fn cheapest_cost_and_region_of_branch(view: &StateGraph, postdominators: &[Optio
     (if cheapest.is_finite() { cheapest } else { 0.0 }, seen)
 }
 
-/// Returns, for each strongly connected component, whether the weights into each of its nodes equal the weights out of the node. They can
-/// differ for estimates of irreducible or endless loops.
+/// Returns, for each strongly connected component, whether the weights into each of its nodes equal the weights out of the node, apart from
+/// calls and returns at the function's entry and exit. They can differ for estimates of irreducible or endless loops.
 fn find_components_with_consistent_weights(
     program: &WitnessProgram,
     weights: &Weights,
@@ -109,8 +109,8 @@ fn find_components_with_consistent_weights(
     consistent
 }
 
-/// Returns the loop bound: the maximum, over all branches with two successors that lead back to the branch, of the number of executions of
-/// these two edges minus the number of entries into the loop.
+/// Returns the loop bound: the maximum, over all branches with at least two successors that lead back to the branch, of the number of
+/// executions of the edges to the two most frequent of them, minus the number of entries into the loop.
 fn min_cost_of_loops(program: &WitnessProgram, weights: &Weights, function: WitnessFunctionId) -> f64 {
     let graph = &program.function(function).graph;
     let pairs: Vec<(u32, u32)> = graph.edges().map(|e| (graph.from(e).0, graph.to(e).0)).collect();

@@ -31,7 +31,8 @@ pub(super) struct DistributionCompletion<'a> {
 }
 
 impl DistributionCompletion<'_> {
-    /// Returns the candidate that is cheapest after completion; among equally cheap candidates, the first.
+    /// Returns the best candidate after completion: realizable distributions come before others, then the cost of the most expensive
+    /// machine decides, then the total cost.
     ///
     /// # Panics
     /// `candidates` is empty.
@@ -61,7 +62,8 @@ impl DistributionCompletion<'_> {
         loads.into_iter().fold(even, f64::max)
     }
 
-    /// Repairs the profiles, adds the `entries`, and repairs again, since a profile that contains only entries may lack witnesses.
+    /// Repairs the profiles, adds the `entries`, and repairs again: if an entry comes first after both successors of a branch, it hides the
+    /// witnesses that distinguished them.
     fn complete_distribution(&self, ProposedDistribution { mut profiles, home }: ProposedDistribution) -> PlannedDistribution {
         let Self { program, structure, weights, .. } = *self;
         let (limit, lookahead) = (self.options.limit, self.options.lookahead);
@@ -78,7 +80,7 @@ impl DistributionCompletion<'_> {
         PlannedDistribution { repaired, ..plan_from_profiles(self.kind, profiles, check, weights, self.options) }
     }
 
-    /// Adds the `entries` to the profiles that have room, those with the lowest load first.
+    /// Adds the `entries` to the profiles that have room, those with the lowest load first, and the rest to new profiles.
     fn add_entries(&self, profiles: &mut Vec<Vec<Witness>>) {
         let (mut entries, limit) = (self.entries.to_vec(), self.options.limit.unwrap_or(usize::MAX));
         if limit < usize::MAX {

@@ -62,7 +62,7 @@ const MAX_TRIED_SETS_PER_JOB_AND_PROFILE: usize = 1 << 8;
 ///
 /// Source: D. Saha et al., section 4.1. Jobs ([`jobs`](super::jobs)) are assigned one at a time to the profile with the lowest load. The
 /// profile's witnesses are then updated incrementally: the region of the new job is filled with witnesses, and superfluous witnesses are
-/// eliminated ([`eliminate`](super::eliminate)). Two parts are our own. The first is the longest-processing-time order (Graham
+/// eliminated ([`eliminate`](super::eliminate)). Two parts are not in the paper. The first is the longest-processing-time order (Graham
 /// 1969). The second is [`DistributionStrategy::Weighted`]: it assigns each job to the profile whose machine then has the lowest load,
 /// which depends on the existing witnesses, and returns the best result of all groupings and of the other strategies. If elimination leaves
 /// too many witnesses for a limit, a search tries to find fewer ([`fewest`](super::fewest)). Each distribution is checked for the complete
@@ -81,8 +81,8 @@ pub fn plan(
     plan_with_entries(program, kind, weights, options, &[])
 }
 
-/// Plans a distribution whose profiles also contain `entries`: witnesses that no branch needs, such as those on functions that code outside
-/// can call. As few profiles as the limit allows contain them.
+/// Plans a distribution that also contains the witnesses `entries`, even if no branch needs them, such as those on functions that code
+/// outside can call. As few profiles as the limit allows contain them.
 ///
 /// # Errors
 /// The limit is too small for a branch.
@@ -238,7 +238,8 @@ impl<'a> ProfilePlans<'a> {
         self.limit.is_none_or(|limit| others + plan.size <= limit)
     }
 
-    /// Adds a job to the least loaded profile that has room for the job, or else to a new profile.
+    /// Adds a job to the least loaded profile that has room for the job, or else to a new profile. A job that
+    /// [follows](WitnessJob::follows) others goes where it costs least.
     fn add(&mut self, job: Rc<WitnessJob>) -> Result<(), PlanError> {
         if job.follows {
             return self.add_cheapest(job);
@@ -254,7 +255,7 @@ impl<'a> ProfilePlans<'a> {
     }
 
     /// Adds a job to the profile whose machine then has the lowest load. If several are equal, chooses the profile whose own cost grows
-    /// least.
+    /// least. A job that follows others goes where it costs least.
     fn add_to_least_loaded_machine(&mut self, job: Rc<WitnessJob>) -> Result<(), PlanError> {
         if job.follows {
             return self.add_cheapest(job);

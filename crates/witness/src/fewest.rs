@@ -4,7 +4,7 @@
 //! end of the run. Every set that distinguishes them has a witness on one of these two paths, before they meet. So the search adds each
 //! state of the two paths in turn, the cheapest first, and continues with the next pair that is not distinguished. It first tries sets of
 //! one witness, then of two, up to the limit. It finds a set if there is one, unless its effort is exhausted. Each set tried costs two
-//! searches of the function's graph.
+//! searches of the function's graph for each pair of successors examined.
 use super::eliminate::RequiredDistinction;
 use super::view::StateGraph;
 

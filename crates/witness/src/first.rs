@@ -14,7 +14,7 @@ use super::structure::{ENDS, PushdownStructure, RETURNS, UNWINDS, WitnessScope};
 /// The sets W of one profile in one scope.
 ///
 /// In a [`WitnessScope`] that is one recursive component of the call graph, witnesses of other functions are ignored, their calls are steps
-/// without witnesses, and a return to another function is followed by any entry of the component, or by the end.
+/// without witnesses, and a return to another function is followed by any entry of the component that can be entered again, or by the end.
 ///
 /// Unions over strongly connected components: O(states + sizes of the distinct sets).
 pub struct FirstWitnessSets {
@@ -42,7 +42,8 @@ impl FirstWitnessSets {
         FirstWitnessSets { sets, exits, local, after_return, after_unwinding }
     }
 
-    /// Returns the three parts of the set W of a state: the witnesses that can come first after it. The state must be in the scope.
+    /// Returns the three parts of the set W of a state: the witnesses that can come first from this state on, its own included. The state
+    /// must be in the scope.
     pub fn first_symbol_sets(&self, structure: &PushdownStructure, scope: &WitnessScope, state: AutomatonState) -> FirstSymbolSets {
         let place = structure.place(scope, state).expect("the state is in the scope") as usize;
         let function = structure.pushdown.state(state).function;
@@ -64,7 +65,7 @@ impl FirstWitnessSets {
     }
 }
 
-/// Returns, for each state of the scope, the witnesses that can be reached first without leaving its function.
+/// Returns, for each state of the scope, the witnesses that can come first before its function is left, those of callees included.
 fn find_local_first_sets(
     structure: &PushdownStructure,
     scope: &WitnessScope,
@@ -133,7 +134,8 @@ fn find_follow_sets(
     unions_of_reachable_sets(sets, &Adjacency::new(2 * count, &pairs), &own)
 }
 
-/// Returns the symbols that the component can record after control has left it: the first witnesses from any of its entries, or the end.
+/// Returns the symbols that the component can record after control has left it: the first witnesses from those of its functions that can be
+/// entered more than once, or the end.
 fn symbols_after_component(structure: &PushdownStructure, scope: &WitnessScope, local: &[SetId], sets: &mut InternedSymbolSets) -> SetId {
     let mut all = vec![sets.single(END)];
     for &function in scope.functions.iter().filter(|f| structure.repeated[f.index()]) {

@@ -24,7 +24,7 @@ pub enum BranchGrouping {
     Grouped,
 }
 
-/// Branches of a function that one profile distinguishes.
+/// Branches of a function whose successors one profile distinguishes.
 ///
 /// The *region* of a job contains the states that may become witnesses: all for whole functions, otherwise those near the successors.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,14 +37,15 @@ pub struct WitnessJob {
     pub region: Vec<u32>,
     /// Whether the region is the complete function. Its order is then arbitrary.
     pub whole: bool,
-    /// True if no diamond begins at the branch, but one begins at another branch of its cycle. The paper has no such jobs. The profiles
-    /// that break those diamonds usually also break the cycles, and so distinguish the successors of this branch.
+    /// Set only for fine-grained jobs: true if no diamond begins at the branch, but one begins at another branch of its cycle. The paper
+    /// has no such jobs. The profiles that break those diamonds usually also break the cycles, and so distinguish the successors of this
+    /// branch.
     pub follows: bool,
 }
 
-/// Maximum number of states of a region found from each successor of a branch. If this is 8, plans for three benchmark programs cost
-/// between a third less and a tenth more, by the weights. If it is 512, they cost up to 2% less, but take up to five times as long
-/// (docs/benchmarks/constants.md).
+/// Number of states near each successor of a branch that belong to a region. Of other states, only the first on each path belongs to it. If
+/// this is 8, plans for three benchmark programs cost between a third less and a tenth more, by the weights. If it is 512, they cost up to
+/// 2% less, but take up to five times as long (docs/benchmarks/constants.md).
 const MAX_STATES_NEAR_SUCCESSOR: usize = 64;
 /// In functions with more branches than this, there is no search for branches between others and their postdominators, or for branches
 /// without diamonds. This bounds the time, which is quadratic for nested branches. Plans for three benchmark programs cost the same if this
@@ -79,7 +80,7 @@ fn mark_following_branches(view: &StateGraph) -> Vec<bool> {
     (0..view.branches.len()).map(|at| cyclic[at] && !begins[at] && with.contains(&of(view.branches[at].state))).collect()
 }
 
-/// Returns true if paths from two successors of a branch meet without returning to the branch.
+/// Returns true if paths from two successors of a branch meet, or both reach the end of the run, without returning to the branch.
 fn is_fork_of_diamond(view: &StateGraph, branch: &StateGraphBranch) -> bool {
     let mut reached: Vec<Option<usize>> = vec![None; view.state_count()];
     let mut ended = None;

@@ -20,8 +20,8 @@
 //!   continuation of a `setjmp` that returns again. It may also pass such a frame, unless an out-edge of the block is of kind
 //!   [`WitnessEdgeKind::AlwaysCaught`]. Unwinding out of all frames ends the run, so a call that may throw does not have to be marked as
 //!   ending the run.
-//! - **Leaving the exit** returns to the caller. A tail call is a call after which only the exit remains; its frame is dropped, unless
-//!   `keeps_frame` is set (machine code distinguishes the two).
+//! - **Leaving the exit** returns to the caller. A tail call is a call after which only the exit remains; it drops the caller's frame,
+//!   unless `keeps_frame` is set (machine code distinguishes the two).
 //! - A node without code (a virtual exit) is not part of executions and has no witness. A *continuation* (the rest of a block after a
 //!   call) is not part of executions either, since no block starts there, but can have a witness.
 //! - **A thread starts** in one function, whose return ends the run, or outside, where external entries are called in any order.
@@ -90,7 +90,7 @@ impl Distribution {
     /// Creates a distribution from profiles. Sorts them and removes duplicates.
     ///
     /// # Errors
-    /// The program does not have a witness, or a witness is on a node without code.
+    /// A witness does not exist in the program, or is on a node without code.
     pub fn new(program: &WitnessProgram, kind: WitnessKind, mut profiles: Vec<Vec<Witness>>) -> Result<Distribution, WitnessError> {
         for profile in &mut profiles {
             profile.sort_unstable();

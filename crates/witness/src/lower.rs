@@ -1,7 +1,7 @@
 //! Translates a program to the states of its pushdown automaton, function by function.
 //!
-//! A node's state is followed by one state per call, in order, and then by the choice of its successors. The states of a function's nodes
-//! come first. A choice with a single alternative has no state.
+//! Control passes from a node's state to the states of its calls, in order, and then to the choice of its successors. The states of a
+//! function's nodes come first. A choice with a single alternative gets no state of its own.
 
 use super::automaton::{AutomatonState, AutomatonStateData, StateAction, StateRole};
 use super::program::{
@@ -50,7 +50,7 @@ impl LoweredProgram {
     }
 }
 
-/// Adds the function `outside`, which calls external entries any number of times and then returns.
+/// Adds the function `outside`, which calls external entries any number of times and then returns, or unwinds if one of them unwinds.
 fn add_outside_function(program: &WitnessProgram, outside: WitnessFunctionId, lowered: &mut LoweredProgram) {
     let node = Node(0);
     let choice = lowered.push_without_witness(outside, node, StateRole::Outside, StateAction::Return);

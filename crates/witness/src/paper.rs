@@ -28,7 +28,7 @@ impl PublishedTheoremsCheck {
     }
 }
 
-/// An error: the theorems assume no parallel edges.
+/// An error: a function has parallel edges, which the theorems exclude.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "function `{function}` has parallel edges (from node {from} to node {to}), which the theorems of the published method do not cover. \
@@ -52,12 +52,12 @@ pub struct ParallelEdges {
 /// all these profiles; two searches find such a pair.
 ///
 /// *Path condition.* For two successors that both lead back to `p`, some profile has disjoint sets W. For others, the unions of the sets W
-/// over all profiles are disjoint. The end of the run is in no set, because the exit has the lowest precedence, but not both successors may
-/// reach it without a witness of any profile. (The second and third clauses of the printed theorem also demand that one profile has all
-/// witnesses of the unions. No distribution in which several profiles have witnesses after the branch satisfies this, so it would reject
-/// the paper's own distributions for figures 1, 4 and 9. The handbook has the example.)
+/// over all profiles are disjoint. The end of the run is in none of these unions, because the exit has the lowest precedence, but not both
+/// successors may reach it without a witness of any profile. (The second and third clauses of the printed theorem also demand that one
+/// profile has all witnesses of the unions. No distribution in which several profiles have witnesses after the branch satisfies this, so it
+/// would reject the paper's own distributions for figures 1, 4 and 9. The handbook has the example.)
 ///
-/// Both conditions consider one function at a time, with an edge exit -> entry if the function is entered more than once, and have no
+/// Both conditions consider one function at a time, with an edge exit -> entry if the function is entered more than once, and ignore
 /// indirect calls. They assume no parallel edges. O(profiles x branches x edges).
 ///
 /// # Errors

@@ -36,7 +36,7 @@ pub enum Placement {
     Repaired,
     /// The cheapest set that elimination finds.
     Fewest,
-    /// The cheapest set for small functions, otherwise like [`Placement::Fewest`].
+    /// The cheapest set that a bounded branch-and-bound search finds, starting from that of [`Placement::Fewest`].
     Exact,
 }
 
@@ -56,7 +56,7 @@ pub struct WrongWitnessKind {
 /// The witnesses of one function.
 #[derive(Clone, Debug)]
 pub struct PlacedWitnesses {
-    /// Whether each state of the [`StateGraph`] is a witness.
+    /// For each state of the [`StateGraph`], whether it is a witness.
     pub member: Vec<bool>,
     /// Whether the cost is proven to be minimal.
     pub proven: bool,

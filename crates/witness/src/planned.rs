@@ -8,7 +8,7 @@ use super::weights::Weights;
 /// How branches are grouped into jobs, and jobs assigned to profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DistributionStrategy {
-    /// A separate job for each branch where diamonds begin, or where a cycle without diamonds is left.
+    /// A separate job for each branch.
     Fine,
     /// A job for each function.
     Function,

@@ -1,7 +1,8 @@
 //! The programs that are traced: functions with graphs, calls inside blocks, and entries from outside.
 //!
-//! The [module header](super) describes the model. Invariants of a [`WitnessProgram`]: calls, kinds and entries refer to existing functions
-//! and nodes. The nodes and edges of all functions are numbered consecutively, function by function, and these numbers are the witnesses.
+//! The [crate documentation](crate) describes the model. Invariants of a [`WitnessProgram`]: calls, kinds and entries refer to existing
+//! functions and nodes. The nodes and edges of all functions are numbered consecutively, function by function, and these numbers are the
+//! witnesses.
 
 use trodden_flow::dense_set::DenseSet;
 use trodden_flow::graph::{Edge, Graph, Node};
@@ -230,7 +231,8 @@ impl WitnessProgram {
     /// entry. They are used if threads start outside, or if calls may call back.
     ///
     /// # Errors
-    /// A reference to a function or node that does not exist, or a program that is too large.
+    /// There is no function, a function or node that is referred to does not exist, the number of kinds is wrong, a call has no callee, or
+    /// the program is too large.
     pub fn new(
         functions: Vec<WitnessFunction>,
         start: StartPoint,

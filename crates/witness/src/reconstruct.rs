@@ -35,7 +35,7 @@ pub enum ExecutionEvent {
     Block(WitnessFunctionId, Node),
     /// A function is called.
     Call {
-        /// The block with the call. `None` if code outside calls.
+        /// The block with the call. `None` if code outside calls, or if the run starts in the callee.
         caller: Option<(WitnessFunctionId, Node)>,
         /// The called function.
         callee: WitnessFunctionId,
@@ -127,7 +127,7 @@ pub enum ReconstructError {
         /// Number of blocks executed so far.
         blocks: u64,
     },
-    /// Control stays in a node or in an endless loop, but the traces continue.
+    /// Control cannot leave a node although the traces continue, or stays for too long in a loop without witnesses.
     #[error(
         "function {} cannot leave node {} after {blocks} blocks, but the traces continue, so the graph lacks an edge",
         .function.0, .node.0
@@ -254,7 +254,7 @@ pub struct Reconstructor<'r, I> {
     tables: DecisionTables,
 }
 
-/// Number of steps without a symbol or a branch after which control is assumed to be in an endless loop.
+/// Number of steps without a witness after which control is assumed to be in an endless loop.
 const MAX_STEPS_WITHOUT_SYMBOL: u64 = 1 << 26;
 
 impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
@@ -275,7 +275,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
         }
     }
 
-    /// Returns the end of the walk, after the last event.
+    /// Returns how the walk ended, or `None` before [`next_event`](Self::next_event) has returned `None`.
     pub fn outcome(&self) -> Option<&ReconstructionOutcome> {
         match &self.next {
             NextAction::Done(outcome) => Some(outcome),

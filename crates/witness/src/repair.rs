@@ -15,8 +15,8 @@ use super::structure::{PushdownStructure, WitnessScope};
 use super::weights::Weights;
 use std::collections::{HashMap, HashSet};
 
-/// Maximum number of passes. Of three programs, one needs two passes, the others one. If the witnesses of both successors do not fit the
-/// limit, each pass would add a profile (docs/benchmarks/constants.md).
+/// Maximum number of passes. Of three benchmark programs, one needs two passes, the others one. If the witnesses of both successors do not
+/// fit the limit, each pass would add a profile (docs/benchmarks/constants.md).
 const MAX_REPAIR_PASSES: usize = 24;
 
 /// The inputs of a repair.

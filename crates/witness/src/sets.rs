@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// The symbol for the end of the run.
 pub const END: u32 = u32::MAX;
 
-/// The number of a set in a [`InternedSymbolSets`].
+/// The number of a set in an [`InternedSymbolSets`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SetId(u32);
 

@@ -20,11 +20,11 @@ pub struct PushdownStructure {
     pub pushdown: Pushdown,
     /// How control can leave the function from each state, as bits ([`RETURNS`], [`UNWINDS`], [`ENDS`]).
     pub exits: Vec<u8>,
-    /// Whether runs can reach each state.
+    /// For each state, whether runs can reach it.
     pub reached: Vec<bool>,
     /// The recursive component of each function.
     pub component: Vec<u32>,
-    /// Whether a run may enter each function more than once.
+    /// For each function, whether a run may enter it more than once.
     pub repeated: Vec<bool>,
     recursive: Vec<bool>,
     dependents: Adjacency,

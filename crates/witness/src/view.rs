@@ -19,11 +19,12 @@ use trodden_flow::graph::Node;
 /// Represents the end of the run in lists of local states.
 pub const END: u32 = u32::MAX;
 
-/// Functions with at least this many branches have separators. Without separators, functions of 2,500 branches in a row take 4 to 10 times
-/// as long to plan, because the time is quadratic, and cost up to 0.7% less (docs/benchmarks/constants.md).
+/// Functions with at least this many branches have separators: witnesses that every path passes (`find_separators`). Without separators,
+/// functions of 2,500 branches in a row take 4 to 10 times as long to plan, because the time is quadratic, and cost up to 0.7% less
+/// (docs/benchmarks/constants.md).
 const MIN_BRANCHES_FOR_SEPARATORS: usize = 1000;
-/// Number of branches on every path between two separators. If this is 64, the same functions cost up to 1.8% more; if it is 1,024, they
-/// take 2 to 3.5 times as long (docs/benchmarks/constants.md).
+/// Number of branches between two separators, not counting those that some path avoids. If this is 64, the same functions cost up to 1.8%
+/// more; if it is 1,024, they take 2 to 3.5 times as long (docs/benchmarks/constants.md).
 const BRANCHES_BETWEEN_SEPARATORS: usize = 256;
 /// Number of candidates for a separator, of which the cheapest is chosen. If this is 1, the same functions cost the same; if it is 128,
 /// 0.2% less.
@@ -45,7 +46,7 @@ pub struct StateGraph {
     pub function: WitnessFunctionId,
     /// Successors of each state.
     pub next: Vec<Vec<u32>>,
-    /// Whether the run can end in a state.
+    /// For each state, whether the run can end in it.
     pub ends: Vec<bool>,
     /// Witness that each state can have.
     pub witness: Vec<Option<Witness>>,

@@ -10,8 +10,9 @@ use std::collections::HashMap;
 use trodden_flow::frequency::{BranchHint, Frequencies, branch_weights, innermost_loops};
 use trodden_flow::graph::{Edge, Node};
 
-/// Assumed number of calls to a function in a recursive component for each call from outside. If this is 2, the slowest of four runs of
-/// three benchmark programs counted 0.67 to 1.07 times as much; if it is 64, 0.81 to 1.64 times (docs/benchmarks/constants.md).
+/// Assumed number of calls to a function in a recursive component for each call from outside. If this is 2, the slowest of four planned
+/// runs of each of three benchmark programs records 0.67 to 1.07 times as many executions; if it is 64, 0.81 to 1.64 times as many
+/// (docs/benchmarks/constants.md).
 const ASSUMED_CALLS_PER_RECURSIVE_CALL: f64 = 8.0;
 /// Maximum estimated number of calls, so that sums of many remain precise enough to be compared.
 const MAX_ESTIMATED_CALLS: f64 = 1e15;
@@ -59,8 +60,9 @@ impl Weights {
         Weights { nodes, edges }
     }
 
-    /// Corrects the weights with the measured executions of some nodes; the [`nodes_whose_counts_correct_weights`] suffice. A node gets the
-    /// executions of its innermost loop's head, or of its function's entry, times the ratio of the two in the uncorrected weights.
+    /// Corrects the weights with the measured executions of some nodes; the [`nodes_whose_counts_correct_weights`] suffice. A node that was
+    /// not measured gets the executions of its innermost loop's head, or else of its function's entry, times the ratio of the two in the
+    /// uncorrected weights. If neither was measured, it keeps its weight.
     pub fn corrected(&self, program: &WitnessProgram, measured: &HashMap<Witness, f64>) -> Weights {
         let (mut nodes, mut edges) = (self.nodes.clone(), self.edges.clone());
         for f in program.function_ids() {

@@ -14,7 +14,8 @@ use crate::events::EventCounts;
 use crate::stream::RetiredBranch;
 use std::collections::VecDeque;
 
-/// Number of cycles for which slot usage is recorded. Slots of later cycles count as free.
+/// Number of cycles for which slot usage is recorded. A cycle's record is overwritten by that of the cycle this many cycles later; its
+/// slots then count as free.
 const SLOT_HORIZON_CYCLES: usize = 1 << 12;
 /// Number of recent stores that loads may wait for.
 const MAX_RECENT_STORES: usize = 1 << 10;
@@ -323,7 +324,7 @@ pub(super) fn latency_cycles(parameters: &ProcessorParameters, class: Instructio
     }
 }
 
-/// Returns the index of the functional unit that an instruction occupies in its issue cycle.
+/// Returns the index of the kind of functional unit that an instruction occupies in its issue cycle.
 pub(super) fn unit_index(class: InstructionClass, is_memory: bool) -> usize {
     match class {
         _ if is_memory => 4,

@@ -1,6 +1,6 @@
 //! The cycle-stepped model, which is slow but simple to check against table 5.3. Each cycle commits from the head of the reorder buffer,
-//! issues the oldest instructions whose operands are ready, dispatches, and fetches. This model and [`super::FastModel`] share the code
-//! of caches, predictor and branch queue, but no timing code.
+//! issues the oldest instructions whose operands are ready, dispatches, and fetches. This model and [`super::FastModel`] share the code of
+//! caches, predictor and branch queue, and the latencies and units of instruction classes, but no other timing code.
 
 use super::cache::{CacheAccess, CacheHierarchy};
 use super::fast::{latency_cycles, unit_index};

@@ -9,10 +9,11 @@ use crate::events::{CallRecordingConvention, Classify, EventClass, SubpathEnd, c
 use crate::grammar::Grammar;
 use std::collections::HashMap;
 
-/// Counts the call segments of depth `k`, as defined by the example in Vaswani's section 3.4.2. Each executed call starts one segment. The
-/// segment begins with the subpath that ends at the call, or with the call's `Enter` if there is no such subpath, and the next event. It
-/// ends before call k + 1, nested or not, after a subpath that ends at a back edge, or before its first frame is left. Calls to functions
-/// that record no events count towards `k`, but start no segment. `k` must be from 1 to [`MAX_SEGMENT_DEPTH`].
+/// Counts the call segments of depth `k`, as defined by the example in Vaswani's section 3.4.2. Each executed call starts one segment,
+/// which begins with the subpath that ends at the call. If there is no such subpath, the segment begins with the call's `Enter`; under
+/// [`CallRecordingConvention::Subpaths`], the call then starts none. A segment ends before call k + 1, nested or not, after a subpath that
+/// ends at a back edge, or before its first frame is left. Calls to functions that record no events count towards `k`, but start no
+/// segment. `k` must be from 1 to [`MAX_SEGMENT_DEPTH`].
 pub fn call_segments(
     grammar: &Grammar,
     classify: &impl Classify,

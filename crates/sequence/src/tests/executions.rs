@@ -50,7 +50,7 @@ fn push_call(random: &mut Random, events: &mut Vec<u64>, max_depth: usize, max_e
 }
 
 fn push_frame(random: &mut Random, events: &mut Vec<u64>, function: u32, max_depth: usize, max_events: usize) {
-    // Bodies are taken from only three, so that they repeat.
+    // There are only three different bodies, so that they repeat.
     let mut body = Random::new(random.below(3));
     let iterations = random.index(4);
     for iteration in 0..=iterations {

@@ -1,4 +1,4 @@
-//! Random sequences that repeat as programs do: nested loops, alternations, rare exceptions and long runs.
+//! Random sequences that repeat as those of programs do: earlier ranges, runs of a symbol, and single symbols.
 
 use trodden_testkit::Random;
 
