@@ -1,8 +1,8 @@
 //! Functions whose counts may be wrong, with the reasons.
 //!
-//! LLVM computes counts as if every call returned. They are corrected, unless the paths do not show which calls did not return. All output
-//! marks functions whose counts were not corrected: tables with a remark, sources with a box below the function's first line, and JSON with
-//! a key.
+//! LLVM computes counts as if every call returned. They are corrected, unless the paths do not show which calls did not return. Functions
+//! whose counts were not corrected are marked: in tables by a remark, in sources by a box below the function's first line, and in JSON by a
+//! key. For other output, they are logged.
 
 use crate::end_of_call::end_of_call;
 use serde_json::{Value, json};

@@ -41,7 +41,7 @@ pub struct LaneTiming {
     pub totals: ProcessorTotals,
     /// Percentage by which the profiler slows the program down; `None` without a branch queue, and for the reference model.
     pub slowdown: Option<f64>,
-    /// The same when branch predictions are copied from the run without the profiler.
+    /// Like `slowdown`, but with branch predictions copied from the run without the profiler.
     pub frozen_slowdown: Option<f64>,
 }
 

@@ -192,7 +192,7 @@ pub fn shares_memory(process: Tid, other: Tid) -> io::Result<bool> {
     }
 }
 
-/// Stops a thread that was just seized. Returns false if it has ended.
+/// Stops a thread that was just seized. Returns false if it has ended or is about to end.
 fn stop_seized_thread(session: &Session, thread: Tid, mut parked: Option<&mut ParkedProcess>) -> Result<bool, CollectError> {
     ignore_ended_thread(ptrace::interrupt_thread(thread))?;
     loop {

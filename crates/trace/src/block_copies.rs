@@ -26,11 +26,13 @@
 //!   that lie after the first five and that no longer execute, since they are part of that block's copy.
 //! - Any other site has a breakpoint, after which the tracer moves the thread to the head. Only returns, and indirect jumps that are not
 //!   executed in a copy, reach it.
-//! - Calls are made by the call instruction in the image, so that return addresses, and their prediction, are the program's own.
-//!   If five bytes after the call can be replaced, a jump there leads to a copy of the rest of the block.
+//! - Calls are made by the call instruction in the image, so that return addresses, and their prediction, are the program's own. A call
+//!   that a patch has overwritten becomes a push and a jump. If five bytes after the call can be replaced, a jump there leads to a copy of
+//!   the rest of the block.
 //! - A witness sled has a jump to a head, which jumps back to the image: there is nothing to copy.
 //! - In copies, indirect jumps are [lookups](crate::lookups), which lead to the copy of the target.
-//! - Before a system call or a call that leaves the image, and after its return, a copy takes an [order stamp](crate::order_stamps).
+//! - A copy takes an [order stamp](crate::order_stamps) before a system call or a call that leaves the image, and after such a call has
+//!   returned to the copy.
 //! - An indirect jump or call whose target is uncertain has a breakpoint in the image that leads to a lookup, since the target may lie
 //!   within replaced bytes. The few that no lookup can replace stop the program in the copy as well, and are single-stepped.
 //!

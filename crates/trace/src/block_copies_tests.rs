@@ -47,7 +47,7 @@ fn heads_change_neither_flags_nor_the_stack() {
 
 #[test]
 fn short_blocks_have_breakpoints_and_branches_between_copies_are_direct() {
-    // test eax, eax; je 4; nop; (4:) jmp 0; (6:) nops
+    // test eax, eax; je 5; (4:) nop; (5:) jmp 0
     let copies = copies_of(&[0x85, 0xc0, 0x74, 1, 0x90, 0xeb, 0xf9], &[0, 4, 5]);
     assert!(matches!(patch(&copies, 0), Some(SitePatch::Breakpoint(_))));
     assert!(matches!(patch(&copies, 5), Some(SitePatch::Breakpoint(_))));

@@ -20,7 +20,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Compression level of zstd. The level is low, since the traced program may wait for the collector.
 const COMPRESSION_LEVEL: i32 = 1;
-/// Maximum number of symbols per block. Writers flush a block much earlier.
+/// Maximum number of symbols per block that readers accept. Writers flush a block at about half this number.
 const MAX_SYMBOLS_PER_BLOCK: u32 = 1 << 17;
 /// Maximum number of threads per file.
 pub const MAX_THREADS: u32 = 1 << 24;
@@ -187,7 +187,7 @@ impl BlockFileReader {
     /// Opens a file and reads the headers of its blocks.
     ///
     /// # Errors
-    /// The file cannot be read, or has a different format.
+    /// The file cannot be read, has a different format, or has a block with a corrupt header.
     pub fn open(path: &Path, format: TraceFormat) -> Result<Self, TraceFileError> {
         let io = |source| TraceFileError::Io { path: path.to_owned(), source };
         let file = File::open(path).map_err(io)?;

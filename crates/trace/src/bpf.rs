@@ -76,7 +76,7 @@ fn encode_instruction(code: u8, to: u8, from: u8, offset: i16, constant: i32) ->
     u64::from(code) | u64::from(to | from << 4) << 8 | u64::from(offset as u16) << 16 | u64::from(constant as u32) << 32
 }
 
-/// Loads an 8-byte constant. With `kind` 1, the constant is a map's descriptor, and the map's address is loaded.
+/// Encodes the load of an 8-byte constant. With `kind` 1, the constant is a map's descriptor, and the map's address is loaded.
 fn build_constant_load(to: u8, kind: u8, value: u64) -> [u64; 2] {
     [encode_instruction(0x18, to, kind, 0, value as u32 as i32), encode_instruction(0, 0, 0, 0, (value >> 32) as i32)]
 }
@@ -206,7 +206,7 @@ impl HitRing {
 
 impl Drop for HitRing {
     fn drop(&mut self) {
-        // SAFETY: `map` created these mappings with these sizes, and nothing refers to them any more.
+        // SAFETY: `map_ring` created these mappings with these sizes, and nothing refers to them any more.
         unsafe {
             libc::munmap(self.read.cast(), PAGE_SIZE);
             libc::munmap(self.written.cast(), PAGE_SIZE + 2 * RING_DATA_SIZE);

@@ -1,8 +1,8 @@
 //! Breakpoints at many addresses of an image: an `int3` at each, a slot in which the replaced instruction is executed, and the lookup of
 //! the address after a trap.
 //!
-//! Adjacent pages are written with one system call. A table over the image's code maps addresses to sites, so that a trap is resolved in
-//! constant time.
+//! Breakpoints less than a page apart are written with one system call. A table over the image's code maps addresses to sites, so that a
+//! trap is resolved in constant time.
 
 use crate::CollectError;
 use crate::displaced::{SLOT_SIZE, displace};
@@ -172,7 +172,7 @@ impl Breakpoints {
         }
     }
 
-    /// Returns the site that a thread has hit, from its instruction pointer after the trap.
+    /// Returns the site that a thread has hit, from its instruction pointer after the trap; `None` if there is no site.
     pub fn site_hit(&self, instruction_pointer: u64) -> Option<BreakpointSite> {
         self.site_at(instruction_pointer.wrapping_sub(1))
     }

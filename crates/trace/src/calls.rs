@@ -33,7 +33,7 @@ pub fn has_process_id(number: u64) -> bool {
     calls.contains(&(number as i64))
 }
 
-/// Hashes the input of a call: paths, and data to be written.
+/// Hashes the input of a call: its first path, or the data to be written.
 pub fn hash_call_input(number: u64, arguments: &[u64; 6], memory: &Memory, hash: &mut Xxh3) {
     match number as i64 {
         libc::SYS_openat | libc::SYS_newfstatat | libc::SYS_unlinkat | libc::SYS_statx | libc::SYS_faccessat2 | libc::SYS_readlinkat => {

@@ -17,7 +17,8 @@ use std::ops::Range;
 pub const PAGE_SIZE: u64 = 4096;
 /// Weighted number of reads after which a page counts as data and is no longer guarded, if all of them read unpatched bytes.
 const MAX_WEIGHTED_DATA_READS: u32 = PAGE_SIZE as u32 + SCATTERED_READ_WEIGHT;
-/// Weight of a read that is not adjacent to the previous one. Such a read is typical of tables, whereas checksums read consecutive bytes.
+/// Weight of a read that does not start within 64 bytes after the previous one. Such a read is typical of tables, whereas checksums read
+/// consecutive bytes.
 const SCATTERED_READ_WEIGHT: u32 = 4;
 /// Weight of a system call that reads unpatched bytes.
 const SYSTEM_CALL_READ_WEIGHT: u32 = 256;

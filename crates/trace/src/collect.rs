@@ -146,7 +146,7 @@ pub trait Collector: Sync {
         });
         let (followed, calls) = watched.and_then(|(mut watch, mut calls)| {
             let followed = std::thread::scope(|scope| {
-                // The waker thread must end after a panic as well.
+                // After a panic, too, the thread that interrupts the follower must end.
                 let _over = FlagSetOnDrop(&is_over);
                 scope.spawn(|| interrupt_follower_at_end(waiting, stop, (&is_over, &ended), limit));
                 follow(&subject, &threads, &mut watch, &mut calls, sink, &ended, run.note)

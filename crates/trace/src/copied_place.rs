@@ -12,7 +12,7 @@ pub enum CopiedPlace {
         /// True if the program's `rcx` is in the ring.
         saved: bool,
     },
-    /// Between the recording of the site and its first instruction.
+    /// After the recording of the site, and before its first instruction is executed.
     Recorded {
         site: u32,
         /// True if the program's `rcx` is in the ring.
@@ -64,8 +64,8 @@ pub const HEAD_INSTRUCTION_COUNT: usize = 7;
 /// Offset of each instruction of a head from the first one.
 pub type HeadOffsets = [u8; HEAD_INSTRUCTION_COUNT];
 
-/// The purpose of each instruction in a range of copies. A compiler has 13 million such instructions, so an entry takes only 12 bytes, and
-/// a head has one entry for all of its instructions.
+/// The purpose of each instruction in a range of copies. The copies of a large program, such as a compiler, have 13 million instructions,
+/// so an entry takes only 12 bytes, and a head has one entry for all of its instructions.
 #[derive(Clone, Debug)]
 pub struct CopiedPlaces {
     /// Address of the first copy.

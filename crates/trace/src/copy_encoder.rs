@@ -69,9 +69,8 @@ pub enum CopyBranchTarget {
 #[derive(Debug)]
 pub struct OriginalInstruction<'a> {
     pub instruction: Instruction,
-    /// The instruction's bytes.
     pub bytes: &'a [u8],
-    /// The position in `bytes` of the displacement of an IP-relative operand.
+    /// The position in `bytes` of the displacement of an IP-relative operand, if there is one.
     pub displacement_offset: Option<usize>,
 }
 
@@ -223,7 +222,7 @@ impl CopyEncoder {
             return self.push_branch_code(short, &[TWO_BYTE_OPCODE, near], to, place);
         }
         if instruction.is_jcx_short() || instruction.is_loop() || instruction.is_loopcc() {
-            // It has only a short form, so it leads to a jump: the branch; short jump over the next; jump to the target.
+            // Such a branch has only a short form, so it leads to a jump: the branch; a short jump over the next; a jump to the target.
             self.push_place(place);
             let [opcode @ .., _] = original.bytes else { return Err(RelocationError::Immovable) };
             self.encoded.code.extend(opcode);

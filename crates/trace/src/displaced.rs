@@ -75,7 +75,7 @@ pub fn displace(code: &[u8], address: u64, slot: u64) -> Result<DisplacedInstruc
     if code.len() as u64 > SLOT_SIZE { Err(immovable()) } else { Ok(DisplacedInstruction { code, length }) }
 }
 
-/// Returns true for `int 0x80` and the like, which iced counts among calls.
+/// Returns true for system calls and software interrupts. iced-x86 counts `syscall` and `sysenter` among calls.
 pub fn is_software_interrupt(instruction: &Instruction) -> bool {
     matches!(instruction.code(), Code::Syscall | Code::Sysenter | Code::Int_imm8 | Code::Into | Code::Int1 | Code::Int3)
 }

@@ -21,8 +21,7 @@ pub struct FolderBinding {
 
 impl FolderBinding {
     /// Describes how `copy` becomes visible as `folder`, which also becomes the working directory. Both paths are absolute. If namespaces
-    /// are forbidden,
-    /// starting the process fails.
+    /// are forbidden, starting the process fails.
     ///
     /// # Errors
     /// A path contains a zero byte.
@@ -69,7 +68,7 @@ fn write_proc_file(path: &std::ffi::CStr, text: &std::ffi::CStr) -> io::Result<(
     }
 }
 
-/// Closes all descriptors except the first three in programs that are executed from now on.
+/// Marks all open descriptors except standard input, output and error as close-on-exec.
 ///
 /// # Errors
 /// The kernel is older than 5.11.

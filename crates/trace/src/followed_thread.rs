@@ -1,4 +1,4 @@
-//! What is known about a followed thread between its stops: its role, and the signal handlers it is in.
+//! What is known about a followed thread between its stops: its role, the signal handlers it is in, and the system call under way.
 
 use crate::sink::ThreadNumber;
 
@@ -15,8 +15,8 @@ const MAX_REMEMBERED_HANDLERS: usize = 64;
 #[derive(Debug)]
 pub struct FollowedTask {
     pub role: ThreadRole,
-    /// For each signal handler that the thread is in, its return address and the stack pointer there. The instruction at that address is
-    /// recorded but was not executed.
+    /// The signal handlers that have interrupted the thread before an instruction that was recorded but not executed: the instruction's
+    /// address and the stack pointer there, to which the handler returns.
     handler_returns: Vec<(u64, u64)>,
     /// True while the thread is in `rt_sigreturn`.
     pub is_returning: bool,

@@ -218,7 +218,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the guard of all code for good, because it cannot be hidden exactly. The caller has handled the children of other threads.
+    /// Ends the guard of all code for good, because it cannot be hidden exactly. The caller has handled the new tasks of other threads.
     pub fn end_guard(&self, thread: Tid) -> Result<(), CollectError> {
         self.unguard(thread, &(0..u64::MAX))?;
         self.guard.borrow_mut().end();
@@ -255,7 +255,7 @@ impl Session {
         self.guard.borrow_mut()
     }
 
-    /// Returns true if the guard alone has caused the signal that a stopped thread is about to receive.
+    /// Returns true if the signal that a stopped thread is about to receive is a fault that the guard may have caused.
     pub fn is_code_fault(&self, thread: Tid, signal: i32) -> bool {
         let fault = || io::Result::Ok(self.guarded_fault(thread, signal)?.is_some());
         fault().unwrap_or(false)

@@ -33,7 +33,7 @@ impl Session {
     /// stub is written temporarily to `memory` at the thread's position. Mappings are entered in the journal.
     ///
     /// # Errors
-    /// The thread is gone, or the program filters its system calls.
+    /// The thread is gone, the program filters its system calls, or the stub faults.
     pub fn inject_system_call(
         &self,
         memory: &Memory,
@@ -68,7 +68,7 @@ impl Session {
         let called =
             self.with_signals_blocked(thread, || self.run_until_signal(thread, ResumeMode::Continue, is_end, "in an injected system call"));
         if let Err(CollectError::Unexpected { .. }) = called {
-            // While the journal is undone, nobody else would restore them.
+            // Restore the registers here: if the journal is being undone at present, nobody else would.
             ignore_ended_thread(ptrace::write_registers(thread, &saved))?;
             self.remove(|entry| matches!(entry, JournalEntry::Registers(other, _) if *other == thread));
         }
@@ -128,7 +128,7 @@ impl Session {
     }
 
     /// Single-steps a stopped thread and returns its new position, or `None` if the instruction faults; the fault then recurs when the
-    /// thread resumes. A signal that arrives meanwhile is sent again. The instruction may read guarded code.
+    /// thread resumes. Signals that arrive meanwhile are delivered later. The instruction may read guarded code.
     pub fn step(&self, thread: Tid) -> Result<Option<u64>, CollectError> {
         loop {
             if let Some(at) = self.single_step_once(thread)? {
@@ -192,7 +192,8 @@ impl Session {
                     held.into_iter().for_each(|signal| ptrace::send_signal_to_thread(thread, signal));
                     return Ok(signal);
                 }
-                // A fault would recur for ever. A page that another thread has just switched faults once more.
+                // Faults are repeated only a few times: while another thread changes a page's protection, the page may fault once more, but
+                // any other fault would recur for ever.
                 Ok(PtraceStop::Signal(signal)) if is_caused_by_instruction(thread, signal)? => {
                     faults += 1;
                     if faults > MAX_FAULTS_PER_INJECTED_CALL {

@@ -21,7 +21,7 @@ pub struct AddressLimit {
 }
 
 impl AddressLimit {
-    /// Returns the limit of a process, or `None` if the process is gone.
+    /// Returns the limit of a process, or `None` if the process is gone or belongs to a different user.
     pub fn of(process: i32) -> Option<Self> {
         let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: the pointer to a new limit is null, and the kernel writes the old one to a valid structure.
@@ -29,7 +29,7 @@ impl AddressLimit {
         (result == 0).then_some(Self { soft: limit.rlim_cur, hard: limit.rlim_max })
     }
 
-    /// Sets the limit of a process. Returns false if that is not allowed.
+    /// Sets the limit of a process. Returns false if that is not allowed or the process is gone.
     pub fn set(self, process: i32) -> bool {
         let limit = libc::rlimit64 { rlim_cur: self.soft, rlim_max: self.hard };
         // SAFETY: `limit` is a valid structure, and the pointer for the old limit is null.
@@ -122,7 +122,7 @@ impl CodeChanges {
         }
     }
 
-    /// Returns the changed pages, each from its first to its last changed byte.
+    /// Returns, for each page with changes, the range from the first to the last byte that was ever changed.
     pub fn spans(&self) -> impl Iterator<Item = Range<u64>> {
         let has_change = |page: &ChangedPage| page.bytes.clone().any(|offset| page.is_changed(offset));
         let changed = self.pages.iter().filter(move |(_, page)| has_change(page));
@@ -152,7 +152,7 @@ impl CodeChanges {
         self.replace(address, bytes, |page, offset| (page.before[offset], page.after[offset]));
     }
 
-    /// Replaces each byte at `address` that has the first of two values by the second. Returns true if there was any.
+    /// Replaces each changed byte that has the first of its two `values` by the second. Returns true if there was any.
     fn replace(&self, address: u64, bytes: &mut [u8], values: impl Fn(&ChangedPage, usize) -> (u8, u8)) -> bool {
         let mut is_changed = false;
         for span in self.changed_spans_in(&(address..address.saturating_add(bytes.len() as u64))) {

@@ -1,4 +1,5 @@
-//! Traces programs that are not instrumented, by ptrace(2) or from recordings that other tools made. No other crate uses ptrace.
+//! Traces programs that are not instrumented, by ptrace(2) or from recordings that other tools made. Apart from the test oracles, no other
+//! crate uses ptrace.
 //!
 //! | file | content |
 //! |---|---|
@@ -10,6 +11,7 @@
 //! | `watch.rs`, `breakpoints.rs`, `displaced.rs`, `hardware.rs`, `single_step.rs` | the means of watching a program's code |
 //! | `uprobes.rs`, `bpf.rs` | the kernel's probes |
 //! | `trampolines.rs`, `block_copies.rs`, `copy_encoder.rs`, `copied_place.rs`, `patches.rs`, `sleds.rs` | blocks that record themselves |
+//! | `head_code.rs` | the code that records a site, at the start of such a block |
 //! | `released_copies.rs` | copies of code that the program changes |
 //! | `lookups.rs`, `unknown_targets.rs` | indirect jumps in such blocks |
 //! | `order_stamps.rs`, `stamping_threads.rs` | the common order of threads |
@@ -25,7 +27,9 @@
 //! | `attach.rs`, `subject.rs`, `memory.rs`, `mappings.rs`, `stack.rs` | the traced process, its memory and its stacks |
 //! | `repeat.rs`, `calls.rs` | repeatable runs, and detection of divergence |
 //! | `shown_mappings.rs` | what a program reads about its own mappings |
-//! | `block_file.rs`, `partial.rs`, `trace_file.rs`, `symbols.rs` | file formats of partial traces and traces |
+//! | `privileged.rs` | programs whose files grant privileges |
+//! | `block_file.rs`, `partial.rs`, `symbols.rs` | the file format of partial traces |
+//! | `trace_file.rs`, `trace_writer.rs`, `trace_symbols.rs`, `trace_event.rs` | the file format of traces |
 //! | `predicted.rs`, `numbers.rs` | compression of symbols, and numbers in files |
 //! | `perf_script.rs` | the output of `perf script`: branches, mappings, ends of threads |
 //! | `branch_import/` | path profiles of programs with code addresses in their maps, from hardware branch records |

@@ -1,5 +1,5 @@
-//! Lookups: the code that takes the place of an indirect jump in an instrumented copy of a block, and the table that it reads. It finds the
-//! copy of the block that the jump leads to, so that a program with computed jumps stays in copies and does not stop.
+//! Lookups: the code that takes the place of an indirect jump in an instrumented copy of a block, and the table that this code reads. A
+//! lookup finds the copy of the block that the jump leads to, so that a program with computed jumps stays in copies and does not stop.
 //!
 //! ```text
 //!        save rax, rcx, rdx           in the thread's ring
@@ -10,7 +10,7 @@
 //!        mov rdx, [rax]               the negative target of the entry
 //!        lea rcx, [rcx + rdx]
 //!        jrcxz hit                    the second probe, of the entry after that, is the same
-//!        int3                         unknown target: the tracer writes gs:[DESTINATION], and mostly an entry
+//!        int3                         unknown target: the tracer writes gs:[DESTINATION], and usually an entry
 //! missed: jmp go
 //! hit:   mov rcx, [rax + 8]
 //!        mov gs:[DESTINATION], rcx
@@ -19,8 +19,8 @@
 //!        jmp gs:[DESTINATION]
 //! ```
 //!
-//! No flags are changed, and nothing but a call's return address is written to the stack. Until the last jump, a thread can be moved back
-//! to the jump in the image: a lookup has no effect.
+//! No flags are changed, and nothing but a call's return address is written to the stack. Until the push, or the last jump if there is no
+//! push, a thread can be moved back to the jump in the image, since the lookup has had no effect.
 
 use crate::copied_place::CopiedPlace;
 use crate::displaced::convert_call_to_jump;

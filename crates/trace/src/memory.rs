@@ -78,8 +78,8 @@ impl Memory {
         self.file.write_all_at(bytes, address)
     }
 
-    /// Replaces pieces of code, which are sorted by address. Adjacent pieces share one read and one write. The changes are first entered in
-    /// the journal.
+    /// Replaces pieces of code, which are sorted by address. Pieces that start less than a page apart share one read and one write. The
+    /// changes are first entered in the journal, if there is one.
     ///
     /// # Errors
     /// The process is gone, or part of the range is not mapped.

@@ -1,8 +1,8 @@
 //! Order stamps: readings of the processor's time-stamp counter, which put the calls that threads make to code outside the trace, and
 //! their returns, into a common order.
 //!
-//! Copies of blocks take a stamp before a system call or a call that leaves the traced code, and after its return. A stamp takes three
-//! symbols of the thread's ring: a marker and the two halves of the counter.
+//! Copies of blocks take a stamp before a system call or a call that leaves the traced code, and after such a call has returned to a copy.
+//! A stamp takes three symbols of the thread's ring: a marker and the two halves of the counter.
 //!
 //! ```text
 //!        save rax, rcx, rdx           in the thread's ring

@@ -34,11 +34,11 @@ struct StateBeforeParking {
 }
 
 impl ParkedProcess {
-    /// Parks a stopped process with one thread, which the calling thread must detach next. `is_successor` says whether the process has
-    /// executed a different program. Returns `None` if the command is ending.
+    /// Parks a stopped process with one thread, which the calling thread must detach next. `is_successor` says whether this is the traced
+    /// process itself, which has executed a different program. Returns `None` if the command is ending.
     ///
     /// # Errors
-    /// The process is gone, or may not be attached to again.
+    /// The process is gone, may not be attached to again, or is a 32-bit program.
     pub(crate) fn park(session: &Session, process: Tid, is_successor: bool) -> Result<Option<Self>, CollectError> {
         if !ptrace::is_64_bit(&ptrace::read_registers(process)?) {
             return Err(CollectError::Unexpected { what: "it is a 32-bit program".to_owned() });
@@ -95,7 +95,7 @@ impl ParkedProcess {
         self.state = None;
     }
 
-    /// The process ID.
+    /// Returns the process id.
     pub fn process(&self) -> i32 {
         self.process
     }

@@ -13,7 +13,7 @@ use trodden_container::FileKind;
 
 /// The format of partial traces.
 pub const PARTIAL_TRACE_FORMAT: TraceFormat = TraceFormat { kind: FileKind::PARTIAL_TRACE, version: 6 };
-/// Maximum number of symbols per block, and thus the maximum number of a thread's hits that are lost if the collector is killed.
+/// Maximum number of symbols per block, and thus of a thread's hits in this writer that are lost if the collector is killed.
 const MAX_BLOCK_SYMBOLS: usize = 1 << 16;
 
 /// The end of a run, as it is stored.
@@ -149,7 +149,7 @@ impl PartialTrace {
         self.end.as_ref()
     }
 
-    /// Number of threads that have recorded symbols.
+    /// Number of threads, up to the last one that has recorded symbols.
     pub fn threads(&self) -> u32 {
         let symbols = self.reader.blocks().iter().filter(|h| h.kind == TraceBlockKind::Symbols);
         symbols.map(|h| h.stream + 1).max().unwrap_or(0)

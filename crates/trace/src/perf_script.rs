@@ -39,7 +39,7 @@ pub enum ScriptLine {
     Branch(ScriptThread, ScriptRecord),
     /// A file was mapped.
     Mapping(MappedFile),
-    /// A process was forked, and shares its parent's mappings.
+    /// A process was forked, and has the same mappings as its parent.
     Fork {
         /// The new process.
         process: u32,
@@ -103,7 +103,7 @@ fn parse_window(line: &str) -> Result<ScriptLine, String> {
             "it contains neither a branch stack nor a branch (FROM => TO). Print the field brstack, or ip,addr of --itrace=b".into()
         );
     }
-    // Remove the entries of branch registers that have not been used since recording began.
+    // Remove unused entries of the branch stack, and branches within the kernel.
     records.retain(|r| *r != ScriptRecord { from: None, to: None });
     records.reverse();
     Ok(ScriptLine::Window(parse_thread(line), records))

@@ -1,8 +1,8 @@
-//! Queries of `/proc/PID/read_process_status`.
+//! Queries of `/proc/PID/status`, and of the permissions that follow from it.
 
 use crate::ptrace::Tid;
 
-/// Reads `/proc/PID/read_process_status`. The text is empty if the process does not exist.
+/// Reads `/proc/PID/status`. The text is empty if the process does not exist.
 pub fn read_process_status(process: Tid) -> String {
     std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default()
 }
@@ -29,8 +29,8 @@ pub fn may_raise_resource_limits() -> bool {
     parse_capability_set(&read_own_status(), "CapEff") >> CAP_SYS_RESOURCE & 1 == 1
 }
 
-/// Returns the reason why Yama does not let this process trace any process, even its own children. With setting 1, which depends on the
-/// traced process, the answer is `None`.
+/// Returns the reason why Yama lets this process trace no process, not even its own children; `None` if there is no such reason. With
+/// setting 1, the permission depends on the traced process, so the answer is `None` as well.
 pub fn explain_yama_restriction() -> Option<String> {
     const YAMA_SETTING_PATH: &str = "/proc/sys/kernel/yama/ptrace_scope";
     match std::fs::read_to_string(YAMA_SETTING_PATH).ok()?.trim() {

@@ -37,15 +37,16 @@ pub struct StartedProgram {
     pub started: SystemTime,
     /// The run time of the program's first process.
     pub duration: Duration,
-    /// The exit status of the program's first process; `None` if the process executed a different program or outlived the command.
+    /// The exit status of the program's first process; `None` if the process executed a different program, was released (no longer traced)
+    /// because of its file's privileges, or outlived the command.
     pub ending: Option<ExitStatus>,
 }
 
 /// An event of a program.
 #[derive(Debug)]
 pub enum ProcessEvent {
-    /// A process has left its program, because it ended or executed a different program. Its memory has been unmapped, unless it outlived
-    /// the command.
+    /// A process has left its program, because it ended, executed a different program, was released or outlived the command. In the first
+    /// two cases, its memory has been unmapped.
     Left {
         /// The program.
         program: ProgramId,
@@ -289,7 +290,7 @@ impl ProgramTracker<'_> {
         }
     }
 
-    /// Handles the end of the command: reports that all remaining processes have left, and lets them continue.
+    /// Handles the end of the command: reports that all remaining processes have left. They continue.
     fn finish_programs(&mut self) {
         let mut left: Vec<i32> = self.program_of.keys().copied().collect();
         left.sort_unstable();

@@ -1,7 +1,7 @@
-//! The requests of ptrace(2) that collectors need.
+//! The requests of ptrace(2) that collectors need, waits for traced threads, and the signal sets in `/proc/PID/status`.
 //!
-//! Every function makes one request to a stopped thread. If the thread was killed meanwhile, the error is `ESRCH`; callers then keep
-//! waiting, since its end is reported by wait(2).
+//! Except for [`seize_thread`] and [`interrupt_thread`], requests need a stopped thread. If the thread was killed meanwhile, the error is
+//! `ESRCH`; callers then keep waiting, since its end is reported by wait(2).
 
 use crate::system::check_call_result;
 use std::io;
@@ -38,7 +38,7 @@ pub enum PtraceStop {
     },
     /// The thread's `vfork` child has released the memory.
     VforkDone,
-    /// The thread was just created, or has stopped on request.
+    /// The thread was just created, has stopped on request, or has left a group stop.
     Interrupted,
     /// The thread is about to end; its memory still exists.
     Ending,
@@ -429,8 +429,8 @@ const CALLS_INTERRUPTED_BY_STOPS: &[libc::c_long] = &[
     libc::SYS_io_getevents,
 ];
 
-/// If a stop has interrupted one of these system calls in a stopped thread, restarts the call with its full time limit, so that the program
-/// does not see an error caused by tracing.
+/// If a stop has interrupted one of [`CALLS_INTERRUPTED_BY_STOPS`] in a stopped thread, restarts the call with its full time limit, so that
+/// the program does not see an error caused by tracing.
 pub fn restart_interrupted_call(thread: Tid) -> io::Result<()> {
     let registers = read_registers(thread)?;
     let is_interrupted =

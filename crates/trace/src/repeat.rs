@@ -5,7 +5,7 @@
 //! | addresses | randomisation is off (`personality`) |
 //! | time | the vdso is hidden, so that each query is a system call, answered from the first run; `rdtsc` traps and reads a counter |
 //! | randomness | `AT_RANDOM` is overwritten; `getrandom` and reads of `/dev/urandom` are answered from the first run |
-//! | processes | process and thread ids are answered from the first run, and translated back where a call takes one |
+//! | processes | process and thread ids are answered from the first run; the process's id is translated back where a call takes it |
 //! | core | tracer and program share one core, which is also several times faster |
 //!
 //! Not fixed: `rdrand`, races between threads, outside input, asynchronous signals. So every system call, with its result and
@@ -58,9 +58,9 @@ pub struct RecordedCallAnswer {
 pub struct RepeatedCall {
     /// The call's number.
     pub number: u64,
-    /// The call's result.
+    /// The call's result; 1 stands for any process or thread id.
     pub result: i64,
-    /// Hash of the paths that the call named, or of the data that it transferred.
+    /// Hash of the path that the call named, or of the data that it transferred.
     pub data: u64,
 }
 
@@ -313,7 +313,7 @@ impl Repeater {
         }
     }
 
-    /// Keeps track of the open files that yield random numbers.
+    /// Keeps track of the open files that yield random numbers or list the program's mappings.
     fn track_open_mapping_files(&mut self, call: &PendingCall, result: i64) {
         match call.number as i64 {
             libc::SYS_close => {

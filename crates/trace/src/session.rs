@@ -146,7 +146,7 @@ impl Session {
         self.stub.set(address);
     }
 
-    /// Enters a change in the journal. It must be called before the change is made.
+    /// Enters a change in the journal, which must be done before the change is made.
     pub fn enter(&self, entry: JournalEntry) {
         self.state.borrow_mut().entries.push(entry);
     }
@@ -450,8 +450,8 @@ impl Session {
         self.state.borrow_mut().is_closed = true;
     }
 
-    /// Closes the session of a process that has not run since it was traced, or about which nothing else is known. Stops its threads,
-    /// undoes all changes and detaches. Returns descriptions of the changes that could not be undone.
+    /// Closes the session after an error or a panic, when only the journal tells what was changed. Stops the threads, undoes all changes
+    /// and detaches. Returns descriptions of the changes that could not be undone.
     pub fn close(&self) -> Vec<String> {
         if std::mem::replace(&mut self.state.borrow_mut().is_closed, true) {
             return Vec::new();
@@ -473,8 +473,8 @@ impl Session {
         unrestored
     }
 
-    /// Closes the session because of an error, to which it adds the changes that could not be undone. If the process has ended, the error
-    /// says so.
+    /// Closes the session because of an error, and adds to the error the changes that could not be undone. `ESRCH` is replaced by an error
+    /// that says that the process has ended.
     pub fn close_after_error(&self, error: CollectError) -> CollectError {
         let unrestored = self.close();
         match error {

@@ -142,7 +142,8 @@ impl MappingsShownToProgram {
         joined
     }
 
-    /// Undoes a merge by the kernel, which may have joined adjacent mappings where the protection of code was changed.
+    /// Splits a line at code whose protection was changed, and shows the code with its own protection. The kernel may have merged such code
+    /// with adjacent mappings.
     fn split_code_line(&self, line: MappingLine) -> Vec<MappingLine> {
         let mut shown = Vec::new();
         let mut rest = line;
@@ -227,7 +228,6 @@ mod tests {
     #[test]
     fn formatted_lines_match_those_of_the_kernel() {
         let text = std::fs::read_to_string("/proc/self/maps").unwrap();
-        // No line is missing or different. Other threads may map memory meanwhile, so the number of lines is not compared.
         assert!(text.lines().all(|line| MappingLine::parse(line).unwrap().text().trim_end_matches('\n') == line), "{text}");
     }
 

@@ -19,7 +19,7 @@ pub struct SignalState {
     pub masks: HashMap<Tid, u64>,
     /// Actions by process and signal. Default actions are absent.
     actions: HashMap<(Tid, i32), SignalAction>,
-    /// Threads in which injected calls have reset an action for SIGTRAP.
+    /// Threads in which an injected call or step may have reset the action for SIGTRAP.
     pub reset_traps: HashSet<Tid>,
 }
 

@@ -2,8 +2,8 @@
 //! oracle for the other collectors. The trap flag that stepping sets is hidden from the program, which can use it as usual.
 //!
 //! While there is one thread, libraries run at full speed: when the thread leaves the image, the image's code is made unexecutable, and
-//! the fault when it comes back, by return or callback, resumes stepping. Libraries are stepped as well if there is a second thread, or
-//! if the thread blocks the signal of that fault.
+//! the fault when it comes back, by return or callback, resumes stepping. Libraries are stepped as well once there is a second thread or a
+//! system call filter, and while the thread blocks the signal of that fault.
 
 use crate::CollectError;
 use crate::images::{Image, Images};
@@ -99,8 +99,8 @@ impl SingleStepping {
         self.code.retain(|code| !image.code.iter().any(|of_image| do_ranges_overlap(of_image, &code.range)));
     }
 
-    /// Handles a change to whole pages by a system call of a stopped thread. Code that was replaced or has become writable is no longer
-    /// stepped.
+    /// Handles a change to whole pages by a system call of a stopped thread. Code that was replaced or written, or that has become writable
+    /// or unexecutable, is no longer stepped.
     pub fn handle_memory_change(
         &mut self,
         subject: &TracedProcess,
@@ -141,7 +141,8 @@ impl SingleStepping {
         Ok(())
     }
 
-    /// Starts stepping a thread. All threads are stopped. The first thread of a static program is at its first instruction already.
+    /// Starts stepping a stopped thread. From the second thread on, libraries are stepped as well. The first thread of a static program is
+    /// at its first instruction already, which is recorded.
     pub fn begin_thread(
         &mut self,
         subject: &TracedProcess,
@@ -327,8 +328,8 @@ impl SingleStepping {
         Ok(sink.record(number, images.in_file(at) | transfer | resumed)?)
     }
 
-    /// Returns true if the program itself has caused a trap after a stopped thread's last instruction, whether the thread was stepped or
-    /// not.
+    /// Returns true if a trap after a stopped thread's last instruction is the program's own: the program has set the trap flag, or the
+    /// thread was not being stepped.
     fn has_program_set_trap_flag(&self, thread: Tid) -> io::Result<bool> {
         match self.threads.get(&thread) {
             Some(stepped) if stepped.is_stepped || self.steps_libraries => Ok(stepped.program_traps),

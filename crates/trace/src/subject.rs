@@ -28,7 +28,8 @@ pub const MIN_INJECTED_AREA_SIZE: u64 = 32 << 20;
 /// Size in bytes that an area has for each site: more than the copies of blocks need on average.
 const AREA_SIZE_PER_SITE: u64 = 128;
 
-/// Maximum distance in bytes from an image to the end of its area that a jump with a 32-bit displacement covers, less the size of an image.
+/// Maximum distance in bytes from the start of an area up to its image: the reach of a jump with a 32-bit displacement (2 GiB), less
+/// 256 MiB for the image itself.
 pub const MAX_INJECTED_AREA_DISTANCE: u64 = 7 << 28;
 
 /// Returns the size in bytes of the area for an image with this number of sites.
@@ -42,7 +43,7 @@ pub const FREE_SLOT_OFFSET: u64 = SLOT_SIZE;
 /// Number of addresses that are tried for the area.
 const MAX_MAPPING_ATTEMPTS: u64 = 8;
 
-/// Range of addresses for the areas of programs at fixed low addresses.
+/// Lowest and highest start address of the area of a program at fixed low addresses.
 const MIN_LOW_AREA_ADDRESS: u64 = 0x2000_0000;
 const MAX_LOW_AREA_ADDRESS: u64 = 0x6000_0000;
 
@@ -88,10 +89,10 @@ pub struct TracedProcess {
 }
 
 impl Executable {
-    /// Reads the headers of an executable file, and nothing else, since such files can be large.
+    /// Reads the headers and section names of an executable file, and nothing else, since such files can be large.
     ///
     /// # Errors
-    /// The file cannot be read, or is not a 64-bit ELF file for x86-64.
+    /// The file cannot be read, is not a 64-bit ELF file for x86-64, or has no loadable segment.
     pub fn read(path: &Path) -> Result<Self, CollectError> {
         use object::read::elf::{FileHeader, ProgramHeader};
         let fault = |what: &str| CollectError::Executable { path: path.to_owned(), fault: what.to_owned() };
@@ -142,7 +143,7 @@ impl TracedProcess {
     /// Starts a program, which stops before its first instruction.
     ///
     /// # Errors
-    /// The program cannot be started or followed, or the program that runs is not `executable`.
+    /// The program cannot be started or followed, or there is no memory for the area.
     pub fn start(
         program: ProgramStart,
         executable: &Executable,
@@ -187,10 +188,11 @@ impl TracedProcess {
         Self { process, session, memory, bias, area: 0, area_size, fresh: true, fixed_clock: recipe.time }.map_injected_area(executable)
     }
 
-    /// Takes control of a running process, all of whose threads are stopped. If it is parked, it is put back as it was.
+    /// Takes control of a running process and stops all of its threads, which are returned. If the process is parked, it is put back as it
+    /// was.
     ///
     /// # Errors
-    /// The process does not exist, or must not be followed.
+    /// The process does not exist or must not be followed, or there is no memory for the area.
     pub fn attach(
         process: Tid,
         executable: &Executable,
@@ -227,7 +229,7 @@ impl TracedProcess {
         Ok((subject.map_injected_area(executable)?, threads))
     }
 
-    /// Maps the area for slots. The process must be stopped outside a system call.
+    /// Maps the area for slots or copies. The process must be stopped outside a system call.
     fn map_injected_area(mut self, executable: &Executable) -> Result<Self, CollectError> {
         let (start, size) = (executable.span.start.wrapping_add(self.bias), self.area_size);
         // Place the area below the image, since the heap grows above it. Programs at fixed low addresses have no room there.
@@ -309,7 +311,7 @@ fn signal_action(session: &Session, memory: &Memory, process: Tid, signal: i32) 
     Ok((result == 0).then_some(action))
 }
 
-/// What the kernel passes to a new program in the auxiliary vector.
+/// The entries that are used from the auxiliary vector, which the kernel passes to a new program.
 struct AuxiliaryVector {
     entry: u64,
     /// Address of the 16 random bytes.

@@ -225,7 +225,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Returns the released ranges that `is_meant` selects, as file addresses, ascending.
+    /// Returns the released ranges that `is_meant` selects, as file addresses, ascending. Adjacent ranges are joined.
     pub fn released_code(&self, is_meant: impl Fn(&Range<u64>) -> bool) -> Vec<Range<u64>> {
         let mut all: Vec<Range<u64>> = self.released_code.iter().filter(|range| is_meant(range)).cloned().collect();
         all.sort_unstable_by_key(|range| range.start);
@@ -238,8 +238,8 @@ impl<'a> Watch<'a> {
         all
     }
 
-    /// Returns the file addresses of code in which the program has seen the collector's changes because it reads data there, and true if
-    /// it may have seen all of them at times.
+    /// Returns the file addresses of code in which the program can see the collector's changes, because it reads data there, and true if
+    /// it may have seen any of the changes at times.
     pub fn visible_code(&self) -> (Vec<Range<u64>>, bool) {
         let guard = self.session.guard();
         let in_file = |range: &Range<u64>| self.images.in_file(range.start)..self.images.in_file(range.end - 1) + 1;
@@ -392,7 +392,7 @@ impl<'a> Watch<'a> {
         Ok(trap)
     }
 
-    /// Undoes a hit that was pending when the collection ended, so that the instruction is executed again without its breakpoint. Returns
+    /// Undoes a hit that has not been recorded yet when the collection ends, so that the original instruction is executed instead. Returns
     /// the signal to deliver, or 0.
     pub fn undo_recorded_hit(&mut self, thread: Tid, signal: i32) -> Result<i32, CollectError> {
         let is_merged = self.session.is_merged(thread, signal)?;
@@ -539,7 +539,7 @@ fn record_probe_hits(probes: &Uprobes, sink: &mut dyn Sink) -> io::Result<SinkFl
     Ok(flow)
 }
 
-/// Records a hit, and moves the thread to the slot.
+/// Records a hit, and moves the thread to the slot. At a jump, also steps the thread to the jump's target, and records the target.
 fn record_hit(
     (breakpoints, images): (&Breakpoints, &Images),
     subject: &TracedProcess,

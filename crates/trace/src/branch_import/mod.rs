@@ -63,7 +63,7 @@ pub struct BranchImport {
 /// libraries to consider, which must be those that ran.
 ///
 /// # Errors
-/// A program has no block addresses, a line is malformed, or no branch is in any of the programs.
+/// The text cannot be read, a program has no block addresses, a line is malformed, or no branch is in any of the programs.
 pub fn import(
     text: impl BufRead,
     name: &Path,
@@ -233,7 +233,7 @@ pub(crate) fn group_by_unit<T>(
     by_unit
 }
 
-/// Builds each image's profile. `executions` returns the (path, count) pairs of an (image, unit) pair.
+/// Builds each image's profile. `executions` returns the (counter, count) pairs of an (image, unit) pair, sorted by counter.
 pub(crate) fn image_profiles(images: &[ProbedImage], executions: impl Fn((usize, usize)) -> Vec<(u64, u64)>) -> Vec<ImageProfile> {
     let units = |number: usize, image: &ProbedImage| {
         let units = image.units.iter().enumerate().map(|(place, (unit, map))| UnitProfile {

@@ -31,7 +31,7 @@ pub struct RedirectedInputCall {
 struct InputBuffer {
     start: u64,
     length: u64,
-    /// True if the part contains guarded code, or code whose guard is currently lifted.
+    /// True if the buffer contains guarded code, or code whose guard is currently lifted.
     is_guarded: bool,
 }
 

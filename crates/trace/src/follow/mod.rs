@@ -71,19 +71,21 @@ pub struct FollowOutcome {
     pub threads: u32,
     /// Number of child processes that were not traced.
     pub untraced_children: u32,
-    /// Number of processes that were passed on to be traced by other runs, each time they executed a different program.
+    /// Number of times a process was passed on to be traced by another run: a `fork` child, or a process that has executed a different
+    /// program.
     #[serde(default)]
     pub passed_on: u32,
-    /// True if the process executes a program that was released, because a traced program would lack the privileges that its file grants.
+    /// True if the process was released (no longer traced) when it executed a file whose privileges a traced program would lack.
     #[serde(default)]
     pub is_released: bool,
-    /// Number of signals delivered asynchronously while code of the image ran. A different run receives them at different points.
+    /// Number of signals, other than those of faults and traps, that were delivered while code of a watched image ran. A different run
+    /// receives them at different points.
     pub asynchronous_signals: u32,
-    /// Number of times a signal handler ran because an instruction of the program or of a library faulted.
+    /// Number of times a handler ran for SIGSEGV, SIGBUS, SIGFPE, SIGILL or SIGTRAP, the signals of faults and traps.
     pub handled_faults: u32,
-    /// The call stack at the end of the trace: instruction pointer and return addresses, innermost first, as file addresses. It is the main
-    /// thread's stack or, until the main thread has ended, the stack of the first thread that ended. Addresses outside watched images are
-    /// left out.
+    /// The call stack at the end of the trace: instruction pointer and return addresses, innermost first, as file addresses. It is the
+    /// stack of the main thread at its end, or of the last call of `execve`; before either, the stack of the first thread that ended.
+    /// Addresses outside watched images are left out.
     pub stack: Vec<u64>,
     /// File addresses of code that the program changed, and that was not watched from then on.
     #[serde(default)]
@@ -104,7 +106,8 @@ pub struct FollowOutcome {
     /// File addresses of instructions whose faults the program handled.
     #[serde(default)]
     pub faults: BTreeSet<u64>,
-    /// The thread number and address of each member of `faults` and `interruptions`, in the order in which they occurred.
+    /// For each handled signal, the thread number and the address noted in `faults` or `interruptions`, in the order of occurrence. Only
+    /// the first 4096 signals are noted.
     #[serde(default)]
     pub handled_signals: Vec<(u32, u64)>,
     /// File addresses of instructions before which a handler ran for a signal that was not a fault.
@@ -185,7 +188,7 @@ struct Following<'a, 'w> {
     tasks: HashMap<Tid, FollowedTask>,
     /// First stops of new tasks that were reported before the event of the parent that created them.
     early_stops: HashMap<Tid, PtraceStop>,
-    /// Threads whose `vfork` child has not executed a different program yet.
+    /// Threads whose `vfork` child has neither executed a different program nor ended yet.
     in_vfork: HashSet<Tid>,
     /// Deferred system calls that install a filter, by thread.
     deferred_filters: HashMap<Tid, (u64, [u64; 6])>,

@@ -75,7 +75,7 @@ impl Following<'_, '_> {
         self.stop_other_threads_briefly(thread)
     }
 
-    /// Stops all other threads until their events are handled, which are reported again.
+    /// Stops all other threads. Their events are queued, and the threads resume when these are handled.
     pub(super) fn stop_other_threads_briefly(&mut self, thread: Tid) -> Result<(), CollectError> {
         let others = self.stop_others_and_handle_new_tasks(thread)?;
         others.into_iter().for_each(|event| self.subject.session.requeue_event(event));

@@ -54,7 +54,7 @@ impl Following<'_, '_> {
     }
 
     /// Releases a process that has executed a file with privileges, which it would lack if it were traced. Returns false if the file has
-    /// none.
+    /// none, or if the process cannot be released.
     pub(super) fn release_unprivileged(&mut self, process: Tid) -> Result<bool, CollectError> {
         let Some(unprivileged) = ProcessLackingPrivileges::find(process) else { return Ok(false) };
         self.subject.session.release_thread_from_session(process);

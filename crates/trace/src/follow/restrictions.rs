@@ -88,7 +88,8 @@ impl Following<'_, '_> {
     }
 }
 
-/// Restores the program's own limit when a thread executes a different program, into which the trace has mapped nothing.
+/// Restores the program's own limit in a process that has no mappings of the trace: one that has executed a different program, or a child
+/// from which they were removed.
 pub fn restore_limit(session: &Session, thread: Tid) {
     // A process that is not followed may have set a different limit.
     if let Some(own) = session.address_limit().filter(|own| AddressLimit::of(thread) == Some(own.raised(session.mapped_bytes()))) {

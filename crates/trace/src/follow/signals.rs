@@ -10,7 +10,7 @@ use crate::signal_state::TRACKED_SIGNALS;
 use crate::single_step::{HANDLER_ENTRY_TRAP_CODE, SIGNAL_FRAME_FLAGS_OFFSET, hide_trap_flag};
 use crate::sink::{SinkFlow, ThreadNumber, TrapOutcome};
 
-/// Maximum number of code addresses at which signals are noted.
+/// Maximum number of handled signals whose code addresses are noted.
 const MAX_SIGNAL_ADDRESSES: usize = 4096;
 
 impl Following<'_, '_> {

@@ -129,7 +129,7 @@ pub struct FlowCell {
 #[derive(Clone)]
 pub struct FragmentLink {
     actions: Rc<[NumberAction]>,
-    /// True if the control flow passes through no block that has code of its own.
+    /// False for an indirect jump to the fragment that may pass through a block with code of its own.
     is_certain: bool,
 }
 

@@ -169,7 +169,7 @@ struct FragmentBuilder {
     first: FirstProbe,
     /// The last block that was seen.
     at: Option<u32>,
-    /// True if the path ended before the end of its block.
+    /// True once an edge to the function's exit has ended the path.
     is_done: bool,
     /// Address of the last instruction.
     last: u64,

@@ -26,7 +26,7 @@ pub struct JoinedFragmentPaths {
     /// Number of executions of paths joined from several fragments.
     pub joined: u64,
     pub fragments: u64,
-    /// Number of times several paths lead from a fragment to the next, through blocks without addresses.
+    /// Number of transitions between fragments at which a path's number was lost, because several paths lead from one to the next.
     pub ambiguous: u64,
     pub without_end: u64,
     pub without_beginning: u64,
@@ -72,7 +72,7 @@ impl FragmentJoiner<'_> {
                 self.continue_paths_into_successors(number, IncompletePathCounts::from([(path, fragment.count)]));
             }
             for join in self.joins[number].clone().into_iter().filter(|join| contains_path_begin(&join.actions)) {
-                // If the table has dropped paths, a fragment's count may differ from the number of arrivals at its start.
+                // If the detector has dropped paths, a fragment's count may differ from the number of arrivals at its start.
                 let share = self.fragments[join.next].count as f64 / arrivals[join.next] as f64;
                 let count = if arrivals[join.next] == self.fragments[join.next].count {
                     join.count

@@ -35,8 +35,7 @@ pub struct WrittenFile<'a> {
 }
 
 /// Reads a source to its end and feeds it to a lane, one simulated configuration of the profiler. Optionally writes a recording of the
-/// source, and a list of all paths. The list has a line for each path:
-/// thread, start, outcomes, and the reason why the path ended.
+/// source, and a list of all paths. The list has a line for each path: thread, start, outcomes, and the reason why the path ended.
 ///
 /// # Errors
 /// The source cannot be read, or is corrupt and `keeps_partial` is not set; or a file cannot be written.

@@ -17,7 +17,7 @@ use trodden_container::FileKind;
 use trodden_profile::temporary::TemporaryFolder;
 use trodden_stored::decompress;
 
-/// QEMU's user mode for programs of this architecture.
+/// The QEMU user-mode emulator for x86-64 programs.
 pub const QEMU: &str = "qemu-x86_64";
 
 /// A source, and the process that writes it, if there is one.
@@ -49,7 +49,7 @@ impl OpenedSource {
 /// The format of a file of branches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceFormat {
-    /// The format is recognised by the file's first bytes.
+    /// The format is recognised by the file's first bytes, that of ChampSim by the file's name.
     Auto,
     /// A recording written by `trodden simulate --record`.
     Recorded,
@@ -74,7 +74,7 @@ impl SourceFormat {
         (Self::PerfScript, "perf-script"),
     ];
 
-    /// Returns true if a different simulator writes this format. Only the laboratory reads such files.
+    /// Returns true if this is the trace format of another simulator. Only `trodden-lab` reads such files.
     fn is_of_another_simulator(self) -> bool {
         matches!(self, Self::Bt9 | Self::Cbp2025 | Self::Champsim)
     }

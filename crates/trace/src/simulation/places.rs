@@ -21,7 +21,7 @@ pub struct SourcePlace {
     pub file: String,
     /// The function, if a symbol covers the address.
     pub function: Option<String>,
-    /// Offset from the start of the function, or of the file if the function is unknown.
+    /// Offset from the start of the function, or the file address if the function is unknown.
     pub offset: u64,
     /// Source file and line.
     pub line: Option<(String, u32)>,

@@ -1,4 +1,5 @@
-//! Turns the contents of the path profiler's first table into a profile of the program, which `trodden report`, `diff` and `pgo` can read.
+//! Turns the paths in the path profiler's first table, or all paths that its detector has found, into a profile of the program, which
+//! `trodden report`, `diff` and `pgo` can read.
 //!
 //! The program must be built with the addresses of its blocks. Each descriptor is walked through the code, and the walk is translated into
 //! paths through the functions' graphs.
@@ -29,7 +30,7 @@ pub enum ProfileKind {
 /// Checks that a detector's paths can be translated into paths of functions.
 ///
 /// # Errors
-/// The paths cross procedures, or end at calls.
+/// The paths extend over calls or end at them, or the detector does not keep a path for each active procedure.
 pub fn check_mapping(mapping: &OperationMapping) -> Result<()> {
     let follows = mapping.follows_procedures() && !mapping.operations(BranchType::Call).pop;
     ensure!(

@@ -9,7 +9,7 @@ use crate::hot_paths::HotPathExit;
 use trodden_binary::instruction::{BranchInstruction, classify_branch, decode_instruction, format_intel};
 use trodden_hardware::{Address, BranchType, DetectorParameters, OperationMapping, PathDescriptor, PathExtension};
 
-/// Maximum number of instructions of a walk, which is more than any path has.
+/// Maximum number of instructions of a walk. Paths have fewer in practice; a longer walk is cut off.
 const MAX_WALKED_INSTRUCTIONS: usize = 1 << 14;
 
 /// An instruction of a path.
