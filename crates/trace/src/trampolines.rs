@@ -42,8 +42,8 @@ const TRAP_TRACE: i32 = 2;
 const SI_KERNEL: i32 = 0x80;
 /// Maximum number of single steps that take a thread out of a copy. At most 25 bytes of a block are replaced.
 const MAX_STEPS_OUT_OF_COPY: usize = 32;
-/// No head has more bytes, so the place after it is in this range.
-const MAX_HEAD_SIZE: u64 = 64;
+/// A head and the order stamps between it and its block have fewer bytes.
+const MAX_BYTES_BEFORE_BLOCK: u64 = 1024;
 pub const INT3: u8 = 0xcc;
 
 /// The copies of one image.
@@ -425,7 +425,7 @@ impl Trampolines {
         let is_there =
             |place: &CopiedPlace| matches!(place, CopiedPlace::Recorded { site, saved: false } if self.sites[*site as usize] == at);
         let places = patches.filter_map(|patch| Some((self.places_around(patch.target)?, patch.target)));
-        let mut places = places.flat_map(|(places, head)| places.within(&(head..head + MAX_HEAD_SIZE)));
+        let mut places = places.flat_map(|(places, head)| places.within(&(head..head + MAX_BYTES_BEFORE_BLOCK)));
         match places.find(|(copied, place)| is_there(place) && !self.is_released(*copied)) {
             Some((copied, _)) => ptrace::set_instruction_pointer(thread, copied),
             None => Ok(()),
